@@ -1,0 +1,5 @@
+import sys
+
+from mgs.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,6 @@
+"""Candidate models θ + Δ_k and their task costs."""
+
+from mgs.candidates.perturbed import perturbed
+from mgs.candidates.task import Task
+
+__all__ = ["Task", "perturbed"]

@@ -1,0 +1,53 @@
+"""The task: the cost of what a model decodes. C(θ) of the paper, for any θ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from mgs.candidates.perturbed import perturbed
+from mgs.costs import Cost
+from mgs.decoding import Decoder, training_length
+from mgs.metrics import decode_texts, texts
+from mgs.types import Batch, Direction, Text
+
+
+@dataclass(frozen=True)
+class Task:
+    """A decoder and a cost. `max_new_tokens` None is the training cap, 1.3 × the batch's longest target."""
+
+    tokenizer: PreTrainedTokenizerBase
+    decoder: Decoder
+    cost: Cost
+    max_new_tokens: int | None = None
+
+    def cap(self, batch: Batch) -> int:
+        return self.max_new_tokens or training_length(batch.max_target)
+
+    def decode(self, model: nn.Module, batch: Batch, noise: Sequence[int], decoder: Decoder | None = None) -> list[Text]:
+        """Ŷ for each X of the batch."""
+        return decode_texts(model, self.tokenizer, batch.prefixes, decoder or self.decoder, self.cap(batch), noise)
+
+    def costs(self, hypotheses: Sequence[Text], batch: Batch) -> list[float]:
+        """c(Ŷ, Y) of each row."""
+        return self.cost.per_sequence(hypotheses, self.references(batch), **self.columns(batch))
+
+    def mean_cost(self, model: nn.Module, batch: Batch, noise: Sequence[int] = (0,)) -> float:
+        """C(θ) on a batch."""
+        return self.cost.mean(self.decode(model, batch, noise), self.references(batch), **self.columns(batch))
+
+    def candidate_cost(self, model: nn.Module, direction: Direction, batch: Batch, noise: Sequence[int] = (0,)) -> float:
+        """C(θ+Δ) on a batch, with the same noise for every candidate."""
+        with perturbed(model, direction):
+            return self.mean_cost(model, batch, noise)
+
+    def references(self, batch: Batch) -> list[Text]:
+        return texts(self.tokenizer, batch.targets)
+
+    def columns(self, batch: Batch) -> dict[str, list[Any]]:
+        """What a cost may ask for by name beside hypotheses and references."""
+        return batch.columns() | {"prefixes": texts(self.tokenizer, batch.prefixes)}

@@ -1,0 +1,112 @@
+"""`mgs train {mle,mgs,mrt,pg}`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import set_seed
+
+from mgs.cli.arguments import Parser
+from mgs.cli.options import DataOptions, ModelOptions, load_cost
+from mgs.data import load_lines
+from mgs.errors import UserError, unknown
+from mgs.models import PRESETS, load_model, train_tokenizer
+from mgs.report.tables import figures_table
+from mgs.training import (
+    MGSConfig,
+    MGSTrainer,
+    MLEConfig,
+    MLETrainer,
+    MRTConfig,
+    MRTTrainer,
+    PGConfig,
+    PGTrainer,
+    newest_checkpoint,
+)
+from mgs.training.config import option
+
+METHODS: dict[str, tuple[Any, Any]] = {
+    "mle": (MLEConfig, MLETrainer),
+    "mgs": (MGSConfig, MGSTrainer),
+    "mrt": (MRTConfig, MRTTrainer),
+    "pg": (PGConfig, PGTrainer),
+}
+SUMMARY = "Train a model with {name}. Everything has a default; the same command with --resume goes on after a stop."
+
+
+@dataclass
+class RunOptions:
+    cost: str = option("lm", "Task cost: lm, edit, repetition, nontermination, or FILE.py:FUNCTION (not for mle).")
+    eval_data: str | None = option(None, "Sequences to evaluate on (default: the validation split of --data).")
+    eval_examples: int = option(200, "Prefixes an evaluation decodes, at most; 0 for all.")
+    resume: bool = option(False, "Go on from the newest checkpoint in --out; start if there is none.")
+    overwrite: bool = option(False, "Start anew in a folder that holds an earlier run.")
+
+
+def train(argv: Sequence[str]) -> None:
+    if not argv or argv[0].startswith("-"):
+        name = argv[0] if argv and argv[0] not in ("-h", "--help", "--help-all") else None
+        if name is None and argv:
+            print(f"usage: mgs train METHOD [options]\n\nMETHOD is one of {', '.join(METHODS)}; `mgs train METHOD --help` shows its options.")
+            return
+        raise UserError(f"mgs train needs a method first: {', '.join(METHODS)}")
+    method = argv[0]
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    config_type, trainer_type = METHODS[method]
+    parser = Parser((ModelOptions, DataOptions, RunOptions, config_type), f"mgs train {method}", SUMMARY.format(name=method))
+    models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
+    cost = () if method == "mle" else (load_cost(run.cost),)
+    folder = Path(config.output_dir)
+    check_folder(folder, run)
+
+    set_seed(config.seed)
+    model, tokenizer = load_or_make(models, data)
+    held_out = {"split": "valid"} if run.eval_data is None else {"split": "all", "source": run.eval_data}
+    train_split = "train" if run.eval_data is None else "all"
+    train_data = data.completions(tokenizer, train_split, config.context, model)
+    eval_data = None
+    if config.eval_strategy != "no":
+        eval_data = data.completions(tokenizer, context=config.context, model=model, limit=run.eval_examples, **held_out)
+    trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
+
+    save_configuration(folder, models, data, run, config)
+    trainer.train(resume_from_checkpoint=run.resume)
+    trainer.save_model(str(folder))
+    if trainer.last_evaluation is not None:
+        evaluation = trainer.last_evaluation
+        figures_table({method.upper(): evaluation.figures}, evaluation.signature, "last evaluation")
+    print(f"model, tokenizer and logs: {folder}")
+
+
+def check_folder(folder: Path, run: RunOptions) -> None:
+    """An earlier run is neither mixed with a new one nor lost by accident."""
+    if run.resume or run.overwrite or not folder.exists():
+        return
+    if newest_checkpoint(folder) or (folder / "metrics.jsonl").exists():
+        raise UserError(f"{folder} holds an earlier run: add --resume to go on with it, --overwrite, or another --out")
+
+
+def load_or_make(models: ModelOptions, data: DataOptions) -> tuple[Any, Any]:
+    """The model and its tokenizer; a new model without a tokenizer gets one trained on the data."""
+    preset = models.model.removeprefix("new:")
+    if models.model.startswith("new:") and models.tokenizer is None:
+        if preset not in PRESETS:
+            raise unknown("preset", preset, PRESETS)
+        tokenizer = train_tokenizer(load_lines(data.data, "train"), PRESETS[preset]["vocabulary"])
+        return load_model(models.model, tokenizer), tokenizer
+    return models.load()
+
+
+def save_configuration(folder: Path, *parts: Any) -> None:
+    """`mgs.yaml`: what this run was told and what it assumed, readable by --config."""
+    resolved: dict[str, Any] = {}
+    for part in parts:
+        resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
+    folder.mkdir(parents=True, exist_ok=True)
+    resolved.pop("resume", None)
+    (folder / "mgs.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True))

@@ -1,0 +1,34 @@
+"""The LM cost: −log p_score(Ŷ | X) under a frozen scoring model, summed to and including ⟨eos⟩."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from torch import nn
+
+from mgs.models.likelihood import score
+from mgs.types import Text
+
+
+class LanguageModelCost:
+    """Callable like any cost. The scoring model is usually the starting point of training, frozen: `of(model)`."""
+
+    def __init__(self, model: nn.Module):
+        self.model = model.eval().requires_grad_(False)
+
+    @classmethod
+    def of(cls, model: nn.Module) -> LanguageModelCost:
+        """A cost under `model` as it is now, whatever happens to `model` later."""
+        return cls(copy.deepcopy(model))
+
+    def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
+        return [-value for value in score(self.model, *self._ids(prefixes, hypotheses))]
+
+    def with_prefix(self, hypotheses: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
+        """−log p_score(X, Ŷ): also the prefix's tokens after the first, a constant of the data."""
+        return [-value for value in score(self.model, *self._ids(prefixes, hypotheses), with_prefix=True)]
+
+    @staticmethod
+    def _ids(*texts: Sequence[Text]) -> list[list[tuple[int, ...]]]:
+        return [[text.token_ids for text in column] for column in texts]

@@ -1,0 +1,102 @@
+"""Batches by token budget, as one flat stream.
+
+A trainer that resumes must see the same batches again. So batch number i of a run is a function of (examples,
+budget, seed, i) alone: epochs are composed one after another from their own seeds and laid end to end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from mgs.errors import UserError
+from mgs.types import Batch, Example
+
+POOL = 50  # batches' worth of examples that are sorted by length together, when batches group by length
+
+
+def token_batches(lengths: Sequence[int], budget: int, order: Sequence[int]) -> list[list[int]]:
+    """Cut `order` into batches whose padded size, rows × longest row, stays within `budget` tokens.
+
+    A row longer than the budget becomes a batch of its own.
+
+    >>> token_batches([3, 3, 3, 9], budget=6, order=[0, 1, 2, 3])
+    [[0, 1], [2], [3]]
+    """
+    batches: list[list[int]] = []
+    current: list[int] = []
+    longest = 0
+    for index in order:
+        longest = max(longest, lengths[index])
+        if current and longest * (len(current) + 1) > budget:
+            batches.append(current)
+            current, longest = [], lengths[index]
+        current.append(index)
+    if current:
+        batches.append(current)
+    return batches
+
+
+def epoch_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int, by_length: bool) -> list[list[int]]:
+    """The shuffled batches of one epoch. `by_length` puts rows of similar length together: less padding, and
+    batches that differ more from each other."""
+    shuffle = random.Random(f"{seed}/{epoch}")
+    order = list(range(len(lengths)))
+    shuffle.shuffle(order)
+    if by_length:
+        mean = max(1, sum(lengths) // len(lengths))
+        pool = max(1, budget * POOL // mean)
+        order = [i for start in range(0, len(order), pool) for i in sorted(order[start : start + pool], key=lengths.__getitem__)]
+    batches = token_batches(lengths, budget, order)
+    if by_length:
+        shuffle.shuffle(batches)
+    return batches
+
+
+class BatchStream(Sequence[Batch]):
+    """The batches of a whole run: `num_batches` of them, or those of `num_epochs`."""
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        budget: int,
+        seed: int = 0,
+        by_length: bool = False,
+        num_batches: int | None = None,
+        num_epochs: float = 1,
+    ):
+        if budget < 1:
+            raise UserError(f"the token budget of a batch must be at least 1, got {budget}")
+        if not examples:
+            raise UserError("there are no training examples")
+        self.examples, self.budget, self.seed, self.by_length = examples, budget, seed, by_length
+        self._lengths = [len(example) for example in examples]
+        self._starts: list[int] = []  # of each epoch composed so far, in the stream
+        self._epochs: list[list[list[int]]] = []
+        if num_batches is None:
+            whole = sum(len(self._epoch(e)) for e in range(int(num_epochs)))
+            part = round(len(self._epoch(int(num_epochs))) * (num_epochs % 1)) if num_epochs % 1 else 0
+            num_batches = max(1, whole + part)
+        self.num_batches = num_batches
+
+    def _epoch(self, epoch: int) -> list[list[int]]:
+        while len(self._epochs) <= epoch:
+            number = len(self._epochs)
+            self._starts.append(self._starts[-1] + len(self._epochs[-1]) if number else 0)
+            self._epochs.append(epoch_batches(self._lengths, self.budget, self.seed, number, self.by_length))
+        return self._epochs[epoch]
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        if not 0 <= index < self.num_batches:
+            raise IndexError(index)
+        epoch = 0
+        while index >= (start := self.start_of(epoch)) + len(self._epoch(epoch)):
+            epoch += 1
+        return Batch([self.examples[i] for i in self._epoch(epoch)[index - start]])
+
+    def start_of(self, epoch: int) -> int:
+        self._epoch(epoch)
+        return self._starts[epoch]

@@ -1,0 +1,144 @@
+"""Text completion: each sequence becomes a prefix of k tokens and the continuation that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from mgs.data.sources import load_lines
+from mgs.errors import UserError
+from mgs.types import Example
+
+CONTEXT = 10  # k of the paper
+
+
+@dataclass(frozen=True)
+class Completions(Sequence[Example]):
+    """Examples with a word on where they come from, for signatures."""
+
+    examples: list[Example]
+    num_discarded: int = 0
+    name: str = "data"
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Completions(self.examples[index], self.num_discarded, self.name)
+        return self.examples[index]
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}#{len(self)}"
+
+
+def load_completions(
+    source: str,
+    tokenizer: PreTrainedTokenizerBase,
+    split: str = "all",
+    *,
+    context: int = CONTEXT,
+    drop_headings: bool = False,
+    max_examples: int | None = None,
+    max_length: int | None = None,
+) -> Completions:
+    """Examples from a source (see `mgs.data.sources`)."""
+    lines = load_lines(source, split, drop_headings)
+    name = source.rstrip("/").split("/")[-1]
+    completions = completions_from_lines(
+        lines, tokenizer, context, name if split == "all" else f"{name}@{split}", max_length
+    )
+    return completions[:max_examples]
+
+
+def completions_from_lines(
+    lines: Sequence[str],
+    tokenizer: PreTrainedTokenizerBase,
+    context: int = CONTEXT,
+    name: str = "lines",
+    max_length: int | None = None,
+) -> Completions:
+    """Split each line after `context` tokens; sequences of `context` tokens or fewer, ⟨eos⟩ counted, are discarded.
+
+    Sequences longer than `max_length` (the model's window) are cut there; cut ones have no ⟨eos⟩ to learn.
+    """
+    if context < 1:
+        raise UserError(f"context must be at least 1 token, got {context}")
+    eos = end_of_sequence(tokenizer)
+    space = " " if marks_spaces(tokenizer) else ""
+    rows = tokenizer([space + line for line in lines], add_special_tokens=False, verbose=False)["input_ids"]
+    examples = [
+        Example(tuple(ids[:context]), tuple(ids[context:]))
+        for ids in ((row + [eos])[:max_length] for row in rows)
+        if len(ids) > context
+    ]
+    if not examples:
+        raise UserError(
+            f"all {len(lines)} sequences of {name!r} are too short: each needs more than {context} tokens, ⟨eos⟩ "
+            "counted (give longer sequences or a smaller context)"
+        )
+    return Completions(examples, len(lines) - len(examples), name)
+
+
+def as_completions(dataset: Any, tokenizer: PreTrainedTokenizerBase, context: int = CONTEXT) -> Completions:
+    """What the trainers take: `Completions`, strings, or rows with `text`, or with `prompt` and `completion`.
+
+    Any other column of a row reaches the cost by its name.
+    """
+    if isinstance(dataset, Completions):
+        return dataset
+    rows: list[Any] = list(_rows(dataset))
+    if not rows:
+        raise UserError("the dataset is empty: give at least one example")
+    if isinstance(rows[0], Example):
+        return Completions(rows)
+    if isinstance(rows[0], str):
+        return completions_from_lines(rows, tokenizer, context)
+    if not isinstance(rows[0], Mapping):
+        raise UserError(f"a dataset row is a string or a mapping of columns, got {type(rows[0]).__name__}")
+    if "text" in rows[0]:
+        texts = [row["text"] for row in rows]
+        plain = completions_from_lines(texts, tokenizer, context)
+        if plain.num_discarded == 0:  # columns still line up with rows
+            return Completions([_with_columns(e, r) for e, r in zip(plain, rows, strict=True)])
+        return plain
+    if {"prompt", "completion"} <= set(rows[0]):
+        return Completions([_from_prompt(row, tokenizer) for row in rows])
+    raise UserError(f"a dataset needs a column 'text', or 'prompt' and 'completion'; got {', '.join(rows[0])}")
+
+
+def _rows(dataset: Any) -> Iterable[Any]:
+    try:
+        return iter(dataset)
+    except TypeError:
+        raise UserError(f"cannot read examples from a {type(dataset).__name__}") from None
+
+
+def _with_columns(example: Example, row: Mapping[str, Any]) -> Example:
+    columns = {name: value for name, value in row.items() if name not in ("text", "prompt", "completion")}
+    return Example(example.prefix, example.target, columns)
+
+
+def _from_prompt(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Example:
+    prefix = tokenizer(row["prompt"])["input_ids"]
+    target = tokenizer(row["completion"], add_special_tokens=False)["input_ids"]
+    if not prefix:
+        raise UserError(f"a prompt without tokens: {row['prompt']!r} (each example needs at least one)")
+    return _with_columns(Example(tuple(prefix), (*target, end_of_sequence(tokenizer))), row)
+
+
+def end_of_sequence(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id of ⟨eos⟩, without which no sequence can end."""
+    if tokenizer.eos_token_id is None:
+        raise UserError("the tokenizer has no ⟨eos⟩ token: set tokenizer.eos_token, or nothing can terminate")
+    return int(tokenizer.eos_token_id)
+
+
+def marks_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Byte-level BPE in the manner of GPT-2 gives a word at the start of a line another token than elsewhere;
+    such tokenizers get a leading space, as in the paper."""
+    return tokenizer.tokenize(" a")[:1] in (["Ġa"], ["Ġ"]) and not tokenizer.tokenize("a")[0].startswith("Ġ")

@@ -1,0 +1,110 @@
+"""Where sequences come from: the embedded corpus, text files, folders of them, or a `datasets` name.
+
+A source is one string, so that a command line, a YAML file and Python name data alike. Each gives one sequence a
+line. Sources without splits of their own are split by a hash of the line, so that adding lines moves none.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from mgs.data.docstrings import docstring_paragraphs
+from mgs.errors import UserError, unknown
+
+SPLITS = ("train", "valid", "test", "all")
+HELD_OUT_PERCENT = 3  # of the lines for `valid`, and as many for `test`
+SPLIT_WORDS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+HUB_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
+OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open}
+
+
+def load_lines(source: str, split: str = "all", drop_headings: bool = False) -> list[str]:
+    """The lines of `source`: stripped, blank ones dropped, ` = headings = ` kept unless told otherwise."""
+    if split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    path = Path(source)
+    if source == "docstrings":
+        lines = _hashed_split(docstring_paragraphs(), split)
+    elif path.is_file():
+        lines = _hashed_split(read_text_lines(path), split)
+    elif path.is_dir():
+        lines = read_text_lines(_file_for_split(path, split))
+    elif path.suffix or source.startswith((".", "/", "~")):
+        raise UserError(f"no such data file: {source!r} (give a file of one sequence a line, a folder, or 'docstrings')")
+    else:
+        lines = _hub_lines(source, split)
+    lines = [line for line in (line.strip() for line in lines) if line]
+    if drop_headings:
+        lines = [line for line in lines if not (line.startswith("=") and line.endswith("="))]
+    if not lines:
+        raise UserError(f"no sequences in {source!r} (split {split!r}): it holds no line that is not blank")
+    return lines
+
+
+def read_text_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 file, plain or compressed."""
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            text = file.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text (byte {error.start}): convert it, e.g. with iconv") from None
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    if "\0" in text:
+        raise UserError(f"{path} holds NUL characters: it is not a text file of one sequence a line")
+    return text.split("\n")  # not splitlines: a form feed or U+2028 inside a sequence does not end it
+
+
+def _hashed_split(lines: list[str], split: str) -> list[str]:
+    if split == "all":
+        return lines
+    return [line for line in lines if split_of(line) == split]
+
+
+def split_of(line: str) -> str:
+    """The split a line belongs to, from its content alone."""
+    bucket = int.from_bytes(hashlib.blake2b(line.strip().encode(), digest_size=8).digest(), "big") % 100
+    if bucket < HELD_OUT_PERCENT:
+        return "valid"
+    return "test" if bucket < 2 * HELD_OUT_PERCENT else "train"
+
+
+def _file_for_split(folder: Path, split: str) -> Path:
+    if split == "all":
+        raise UserError(f"{folder} is a folder: say which split to read (train, valid or test), or name one file")
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    found = [file for file in files if any(word in file.name.lower() for word in SPLIT_WORDS[split])]
+    if len(found) != 1:
+        names = ", ".join(file.name for file in (found or files)[:8]) or "nothing"
+        problem = "no file" if not found else f"{len(found)} files"
+        raise UserError(f"{problem} for split {split!r} in {folder} ({names}): name the file itself")
+    return found[0]
+
+
+def _hub_lines(name: str, split: str) -> list[str]:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(
+            f"unknown data {name!r}: no such file, and `datasets` is not installed to look it up on the hub "
+            "(allowed: docstrings, a file, a folder, or after `pip install datasets` a hub name)"
+        ) from None
+    owner_and_name, _, config = name.partition(":")
+    hub_split = "+".join(HUB_SPLITS.values()) if split == "all" else HUB_SPLITS[split]
+    try:
+        dataset = datasets.load_dataset(owner_and_name, config or None, split=hub_split)
+    except Exception as error:  # the hub raises many kinds, all of them about the name given
+        near = unknown("data", name, ["docstrings"])
+        raise UserError(f"{near}; as a file it does not exist, and the hub says: {_first_line(error)}") from None
+    if "text" not in dataset.column_names:
+        raise UserError(f"dataset {name!r} has no column 'text' (it has: {', '.join(dataset.column_names)})")
+    return list(dataset["text"])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,184 @@
+"""The decoding algorithm F as a value: greedy search, beam search, or sampling with explicit noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from mgs.decoding.cache import supports_loop
+from mgs.decoding.loop import decode_loop, ended_at
+from mgs.decoding.noise import gumbel, row_keys
+from mgs.errors import UserError, unknown
+from mgs.models.likelihood import padded
+
+KINDS = ("greedy", "beam-N", "sample")
+TRAINING_LENGTH = 1.3  # × the longest target of the batch: the cap while training
+EVALUATION_LENGTH = 500
+ROWS_AT_ONCE = {"cpu": 64, "cuda": 512}
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """F(θ, X, ε). The same value decodes for every candidate, in training and in evaluation.
+
+    >>> Decoder.parse("beam-5").beams
+    5
+    >>> str(Decoder.parse("sample,top_k=40"))
+    'sample,top_k=40'
+    """
+
+    beams: int = 1
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.beams < 1 or self.temperature <= 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise UserError(f"a decoder needs beams ≥ 1, temperature > 0, top_k ≥ 0 and 0 < top_p ≤ 1; got {self!r}")
+        if self.beams > 1 and self.sample:
+            raise UserError("beam search does not sample: choose 'beam-N' or 'sample'")
+
+    @classmethod
+    def parse(cls, text: str) -> Decoder:
+        """`greedy`, `beam-N`, or `sample` with options: `sample,top_k=40,top_p=0.9,temperature=0.7`."""
+        kind, *options = text.replace(" ", "").split(",")
+        if kind.startswith("beam-") and kind[5:].isdigit():
+            return cls(beams=int(kind[5:]))
+        if kind not in ("greedy", "sample"):
+            raise unknown("decoder", text, KINDS)
+        values: dict[str, float] = {}
+        for option in options:
+            name, _, value = option.partition("=")
+            if kind == "greedy" or name not in ("temperature", "top_k", "top_p"):
+                raise unknown(f"option of decoder {kind!r}", name, ("temperature", "top_k", "top_p"))
+            try:
+                values[name] = int(value) if name == "top_k" else float(value)
+            except ValueError:
+                raise UserError(f"decoder option {name} needs a number, got {value!r}") from None
+        return cls(sample=kind == "sample", **values)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_generation_config(cls, config: GenerationConfig) -> Decoder:
+        """The decoder a `GenerationConfig` describes."""
+        if config.do_sample:
+            values = {name: getattr(config, name) for name in ("temperature", "top_k", "top_p")}
+            return cls(sample=True, **{name: value for name, value in values.items() if value is not None})
+        return cls(beams=config.num_beams or 1)
+
+    def __str__(self) -> str:
+        if self.beams > 1:
+            return f"beam-{self.beams}"
+        changed = [f for f in fields(self) if f.name != "sample" and getattr(self, f.name) != f.default]
+        return ",".join(["sample" if self.sample else "greedy", *(f"{f.name}={getattr(self, f.name)}" for f in changed)])
+
+    def __call__(
+        self,
+        model: nn.Module,
+        prefixes: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        eos: int,
+        noise: Sequence[int] = (0,),
+    ) -> list[tuple[int, ...]]:
+        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row."""
+        keys_B = row_keys(range(len(prefixes)), *noise)
+        room = _room(model, prefixes, max_new_tokens)
+        at_once = max(1, ROWS_AT_ONCE.get(next(model.parameters()).device.type, 64) // self.beams)
+        training = model.training
+        model.eval()
+        try:
+            out: list[tuple[int, ...]] = []
+            for start in range(0, len(prefixes), at_once):
+                rows = slice(start, start + at_once)
+                out += self._decode(model, prefixes[rows], room, eos, keys_B[rows])
+            return out
+        finally:
+            model.train(training)
+
+    def _decode(self, model: nn.Module, prefixes: Sequence[Sequence[int]], room: int, eos: int, keys_B: Tensor) -> list[tuple[int, ...]]:
+        keys_B = keys_B.to(next(model.parameters()).device)
+        if self.beams > 1 or not supports_loop(model):
+            return self.generate(model, prefixes, room, eos, keys_B)
+        if not self.sample:
+            return decode_loop(model, prefixes, room, eos)
+        warpers = self.warpers()
+
+        def noisy(logits: Tensor, rows: Tensor, position: int) -> Tensor:
+            log_probs = torch.log_softmax(warpers(None, logits), dim=-1)  # type: ignore[arg-type]
+            return log_probs + gumbel(keys_B[rows], position, logits.shape[-1])
+
+        return decode_loop(model, prefixes, room, eos, noisy)
+
+    @torch.no_grad()
+    def generate(
+        self, model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int, eos: int, keys_B: Tensor
+    ) -> list[tuple[int, ...]]:
+        """The general way, and the reference for the fast loop: the library's own `generate`."""
+        device = next(model.parameters()).device
+        ids = padded(prefixes, eos, device, left=True)
+        mask = padded([[1] * len(prefix) for prefix in prefixes], 0, device, left=True)
+        processors = LogitsProcessorList()
+        if self.sample:
+            processors = LogitsProcessorList([*self.warpers(), GumbelNoise(keys_B, start=ids.shape[1])])
+        out = model.generate(  # type: ignore[operator]
+            input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=self.plain_config(max_new_tokens, eos)
+        )
+        return [ended_at(row, eos) for row in out[:, ids.shape[1] :].tolist()]
+
+    def plain_config(self, max_new_tokens: int, eos: int) -> GenerationConfig:
+        """Without the library's own sampling: ours is greedy search on noisy logits."""
+        return GenerationConfig(
+            do_sample=False, num_beams=self.beams, max_new_tokens=max_new_tokens, eos_token_id=eos, pad_token_id=eos
+        )
+
+    def warpers(self) -> LogitsProcessorList:
+        """The library's own filters, in its order."""
+        chosen: list[LogitsProcessor] = []
+        if self.temperature != 1:
+            chosen.append(TemperatureLogitsWarper(float(self.temperature)))
+        if self.top_k:
+            chosen.append(TopKLogitsWarper(self.top_k))
+        if self.top_p < 1:
+            chosen.append(TopPLogitsWarper(self.top_p))
+        return LogitsProcessorList(chosen)
+
+
+class GumbelNoise(LogitsProcessor):
+    """Adds the noise of each row and position, so that `generate` without sampling samples."""
+
+    def __init__(self, keys_B: Tensor, start: int):
+        self.keys_B, self.start = keys_B, start
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # type: ignore[override]
+        noise = gumbel(self.keys_B, input_ids.shape[1] - self.start, scores.shape[-1])
+        return torch.log_softmax(scores, dim=-1) + noise
+
+
+def training_length(max_target: int) -> int:
+    """The cap on decoding while training: 1.3 × the longest target of the batch."""
+    return max(1, int(TRAINING_LENGTH * max_target))
+
+
+def _room(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int) -> int:
+    """`max_new_tokens`, or what the model's window leaves after the longest prefix."""
+    if max_new_tokens < 1:
+        raise UserError(f"the number of new tokens must be at least 1, got {max_new_tokens}")
+    config = getattr(model, "config", None)
+    limit = getattr(config.get_text_config(), "max_position_embeddings", None) if config is not None else None
+    if not limit:
+        return max_new_tokens
+    left = int(limit) - max(map(len, prefixes))
+    if left < 1:
+        raise UserError(f"a prefix of {max(map(len, prefixes))} tokens leaves no room in the model's window of {limit}")
+    return min(max_new_tokens, left)

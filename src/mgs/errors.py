@@ -1,0 +1,26 @@
+"""Errors that a user can act on: one sentence with what was given, what is allowed and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake in the input. The command line prints it without a traceback and exits with 2."""
+
+
+class CostError(UserError):
+    """A task cost that raised, or returned something that cannot be used."""
+
+
+def unknown(kind: str, given: object, allowed: Iterable[str]) -> UserError:
+    """The error for a name that does not exist, with the nearest one that does.
+
+    >>> str(unknown("cost", "edti", ["edit", "lm"]))
+    "unknown cost 'edti': did you mean 'edit'? (allowed: edit, lm)"
+    """
+    names = [str(name) for name in allowed]
+    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return UserError(f"unknown {kind} {str(given)!r}: {hint}(allowed: {', '.join(names)})")

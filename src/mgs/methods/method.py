@@ -1,0 +1,74 @@
+"""What a training method is: it turns (model, batch, key) into a gradient. The trainer does not know which it has."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from mgs.models import searched_parameters
+from mgs.search.directions import key as seed_of
+from mgs.types import Batch, Direction
+
+
+class Key(NamedTuple):
+    """Where in a run a batch is used: all randomness of a method comes from this."""
+
+    seed: int
+    step: int
+    micro: int = 0  # number of the batch within an accumulated update
+
+    def chance(self, what: str) -> float:
+        """A number in [0, 1) for a coin."""
+        return seed_of(*self, what) / 2**63
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The gradient an optimizer is given, the loss to show, and what to log."""
+
+    gradient: Direction
+    loss: float
+    log: dict[str, Any] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    """One signature for all methods."""
+
+    name: str
+
+    def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome: ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a restart, as JSON."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None: ...
+
+
+class Stateless:
+    """For methods that remember nothing between batches."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        return None
+
+
+def gradient_of(loss: Tensor, model: nn.Module) -> Direction:
+    """∇loss for each searched parameter, in fp32; zero for those the loss does not reach."""
+    parameters = searched_parameters(model)
+    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(p, dtype=torch.float32) if grad is None else grad.detach().float()
+        for (name, p), grad in zip(parameters.items(), grads, strict=True)
+    }
+
+
+def autocast(model: nn.Module, bf16: bool) -> AbstractContextManager[Any]:
+    """bf16 arithmetic for a loss, where asked for."""
+    return torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16) if bf16 else nullcontext()

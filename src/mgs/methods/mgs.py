@@ -1,0 +1,75 @@
+"""MGS as a training method: gradients from the batch, candidates around them, the cost of what they decode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from mgs.candidates import Task
+from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
+from mgs.methods.mle import mle_loss
+from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
+from mgs.search.directions import clipped, norm
+from mgs.types import Batch
+
+
+@dataclass
+class MGS(Stateless):
+    """Minimises `task` by parameter search.
+
+    `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of its own; all prefixes, or the first
+    `score_prefixes` of them, score every candidate. `log_base` also decodes θ itself, which only the log needs.
+    """
+
+    task: Task
+    form: ProposalForm = field(default_factory=ProposalForm)
+    num_candidates: int = 4
+    temperature: Temperature = field(default_factory=Temperature)
+    num_gradients: int = 1
+    score_prefixes: int | None = None
+    max_gradient_norm: float = 1.0
+    log_base: bool = False
+    bf16: bool = False
+    name: str = "mgs"
+
+    def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
+        scored = batch.select(range(min(len(batch), self.score_prefixes or len(batch))))
+        noise = (key.seed, key.step, key.micro)
+        base_cost = self.task.mean_cost(model, scored, noise) if self.log_base else None  # Algorithm 1, lines 1 and 2
+        gradients, losses = self._gradients(model, batch)  # line 3
+        proposal = Proposal(self.form, gradients, self.num_candidates, *key)
+        update = mgs_update(  # lines 4 to 9
+            proposal,
+            lambda direction: self.task.candidate_cost(model, direction, scored, noise),
+            self.temperature,
+            base_cost,
+        )
+        log = update.log() | {
+            "gradient_norm": norm(gradients[0]),
+            "mle_loss": sum(losses) / len(losses),
+            "num_scored": len(scored),
+            "max_target": batch.max_target,
+            "target_lengths": [len(target) for target in batch.targets],
+        }
+        descent = {name: -tensor for name, tensor in update.direction.items()}
+        return Outcome(descent, update.base_cost if update.base_cost is not None else min(update.costs), log)
+
+    def _gradients(self, model: nn.Module, batch: Batch) -> tuple[list[dict], list[float]]:
+        """g_j = −∇L_MLE of each part of the batch, clipped."""
+        model.train()
+        gradients, losses = [], []
+        for part in parts(batch, self.num_gradients):
+            with autocast(model, self.bf16):
+                loss = mle_loss(model, part)
+            ascent = {name: -tensor for name, tensor in gradient_of(loss, model).items()}
+            gradients.append(clipped(ascent, self.max_gradient_norm))
+            losses.append(loss.item())
+        return gradients, losses
+
+
+def parts(batch: Batch, num: int) -> list[Batch]:
+    """The batch in `num` parts of nearly equal size, in its own order (fewer if it has fewer rows)."""
+    num = min(num, len(batch))
+    cuts = [round(i * len(batch) / num) for i in range(num + 1)]
+    return [batch.select(range(start, end)) for start, end in zip(cuts, cuts[1:], strict=False)]

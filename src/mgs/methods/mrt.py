@@ -1,0 +1,68 @@
+"""Minimum risk training: the expected cost under the model, restricted to a set S of sequences and renormalised.
+
+    C_MRT = Σ_{Y ∈ S} q(Y) c(Y),    q(Y) = p_θ(Y | X)^α / Σ_{Y' ∈ S} p_θ(Y' | X)^α
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mgs.candidates import Task
+from mgs.decoding import Decoder
+from mgs.methods.method import Key, Outcome, Stateless, gradient_of
+from mgs.methods.sampling import Samples, draw, sample_log, scored
+from mgs.types import Batch, Text
+
+
+@dataclass
+class MRT(Stateless):
+    """`greedy` and `gold` add the greedy continuation and the human one to S."""
+
+    task: Task
+    num_samples: int = 4
+    temperature: float = 1.0  # α
+    greedy: bool = False
+    gold: bool = False
+    length_normalised: bool = False
+    bf16: bool = False
+    name: str = "mrt"
+
+    def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
+        samples = scored(self.task, model, batch, self.sets(model, batch, key), self.bf16)
+        loss = self.risk(samples, len(batch))
+        return Outcome(gradient_of(loss, model), loss.item(), sample_log(samples) | {"risk": loss.item()})
+
+    def sets(self, model: nn.Module, batch: Batch, key: Key) -> list[list[Text]]:
+        """S of each row: a set, so equal sequences count once."""
+        members = draw(self.task, model, batch, self.num_samples, key)
+        if self.greedy:
+            _extend(members, self.task.decode(model, batch, (*key,), Decoder()))
+        if self.gold:
+            _extend(members, self.task.references(batch))
+        return [list({text.token_ids: text for text in row}.values()) for row in members]
+
+    def risk(self, samples: Samples, num_rows: int) -> Tensor:
+        """Mean over rows of Σ q c."""
+        scores = self.temperature * samples.log_likelihoods
+        if self.length_normalised:
+            scores = scores / torch.tensor(samples.lengths, device=scores.device)
+        return risk(scores, samples.costs, samples.owner, num_rows)
+
+
+def risk(scores: Tensor, costs: list[float], owner: list[int], num_rows: int) -> Tensor:
+    """Σ softmax(scores within each row) · cost, averaged over rows."""
+    index = torch.tensor(owner, device=scores.device)
+    costs_N = torch.tensor(costs, device=scores.device, dtype=scores.dtype)
+    terms = []
+    for row in range(num_rows):
+        mine = index == row
+        terms.append((torch.softmax(scores[mine], dim=0) * costs_N[mine]).sum())
+    return torch.stack(terms).mean()
+
+
+def _extend(members: list[list[Text]], more: list[Text]) -> None:
+    for row, text in zip(members, more, strict=True):
+        row.append(text)

@@ -1,0 +1,139 @@
+"""What a report shows for text completion: the columns of the paper's tables, each table with its signature.
+
+A signature says how figures were obtained: two tables are comparable when their signatures agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import nn
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
+
+import mgs
+from mgs.costs import LanguageModelCost, edit, repeated_share
+from mgs.data import Completions
+from mgs.data.completion import end_of_sequence
+from mgs.decoding import EVALUATION_LENGTH, Decoder
+from mgs.models.likelihood import score
+from mgs.types import Text
+
+#: Column → what it is, in the order of the paper's main table.
+COLUMNS = {
+    "lm": "−log p_score(Ŷ | X), nats",
+    "lm_with_prefix": "−log p_score(X, Ŷ), nats: `lm` and the constant of the prefixes",
+    "edit": "token edit distance / |Y|, at most 1",
+    "nontermination": "share of continuations without ⟨eos⟩",
+    "repetition": "share of repeated 4-grams; sequences without a 4-gram left out",
+    "length": "mean tokens of a continuation, ⟨eos⟩ counted",
+    "perplexity": "of the human continuations given their prefixes",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of one model, with the continuations they come from."""
+
+    figures: dict[str, float]
+    signature: str
+    hypotheses: list[Text] = field(repr=False, default_factory=list)
+
+
+def decode_texts(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    prefixes: Sequence[Sequence[int]],
+    decoder: Decoder,
+    max_new_tokens: int,
+    noise: Sequence[int] = (0,),
+) -> list[Text]:
+    """Continuations as a cost sees them."""
+    eos = end_of_sequence(tokenizer)
+    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise))
+
+
+def texts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> list[Text]:
+    """Token ids as texts that remember them."""
+    eos = tokenizer.eos_token_id
+    strings = tokenizer.batch_decode([list(row) for row in rows], skip_special_tokens=True)
+    return [Text(s, row, ended=bool(row) and row[-1] == eos) for s, row in zip(strings, rows, strict=True)]
+
+
+def evaluate_completion(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    data: Completions,
+    decoder: Decoder,
+    scorer: nn.Module | None = None,
+    max_new_tokens: int = EVALUATION_LENGTH,
+    seed: int = 0,
+    progress: bool = True,
+) -> Evaluation:
+    """Decode every prefix and fill the table's row. Without a `scorer`, the LM columns are left out."""
+    at_once = 64 if next(model.parameters()).device.type == "cpu" else 512
+    hypotheses: list[Text] = []
+    bar = tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=not progress)
+    for start in range(0, len(data), at_once):
+        prefixes = [example.prefix for example in data.examples[start : start + at_once]]
+        hypotheses += decode_texts(model, tokenizer, prefixes, decoder, max_new_tokens, (seed, start))
+        bar.update(len(prefixes))
+    bar.close()
+    figures = sequence_figures(tokenizer, data, hypotheses, scorer)
+    figures["perplexity"] = perplexity(model, data)
+    return Evaluation(figures, signature(data, decoder, max_new_tokens, scorer, seed), hypotheses)
+
+
+def sequence_figures(
+    tokenizer: PreTrainedTokenizerBase,
+    data: Completions,
+    hypotheses: Sequence[Text],
+    scorer: nn.Module | None = None,
+) -> dict[str, float]:
+    """All columns but perplexity, for continuations from anywhere: a model's, or the human ones."""
+    references = texts(tokenizer, [example.target for example in data])
+    figures: dict[str, float] = {}
+    if scorer is not None:
+        cost, prefixes = LanguageModelCost(scorer), texts(tokenizer, [example.prefix for example in data])
+        figures["lm"] = _mean(cost(hypotheses, references, prefixes))
+        figures["lm_with_prefix"] = _mean(cost.with_prefix(hypotheses, prefixes))
+    shares = [repeated_share(hypothesis.token_ids) for hypothesis in hypotheses]
+    return figures | {
+        "edit": _mean(edit(hypotheses, references)),
+        "nontermination": _mean([float(not hypothesis.ended) for hypothesis in hypotheses]),
+        "repetition": _mean([share for share in shares if share is not None]),
+        "length": _mean([len(hypothesis.token_ids) for hypothesis in hypotheses]),
+    }
+
+
+def human_figures(tokenizer: PreTrainedTokenizerBase, data: Completions, scorer: nn.Module | None = None) -> dict[str, float]:
+    """The same columns for the continuations that people wrote."""
+    return sequence_figures(tokenizer, data, texts(tokenizer, [example.target for example in data]), scorer)
+
+
+def perplexity(model: nn.Module, data: Completions) -> float:
+    """exp of the mean negative log-likelihood of a target token given its prefix."""
+    total = math.fsum(score(model, [e.prefix for e in data], [e.target for e in data]))
+    return math.exp(min(700.0, -total / sum(len(e.target) for e in data)))
+
+
+def signature(data: Completions, decoder: Decoder, max_new_tokens: int, scorer: nn.Module | None, seed: int) -> str:
+    """How the figures were obtained, on one line."""
+    parts = {"data": data.signature, "context": len(data[0].prefix), "decoder": decoder, "cap": max_new_tokens}
+    if decoder.sample:
+        parts["seed"] = seed
+    if scorer is not None:
+        parts["scorer"] = model_name(scorer)
+    return "|".join([*(f"{key}:{value}" for key, value in parts.items()), f"mgs:{mgs.__version__}"])
+
+
+def model_name(model: nn.Module) -> str:
+    """The last part of the name or folder a model was loaded from."""
+    name = str(getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__)
+    return name.rstrip("/").split("/")[-1]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0

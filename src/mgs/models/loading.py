@@ -1,0 +1,140 @@
+"""Models and tokenizers by name: the small model of this package, a new one, a folder, a `.gguf` file, the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from mgs.data.sources import OPENERS
+from mgs.errors import UserError, unknown
+
+SMALL = Path(__file__).parent / "small"  # weights shipped with the package
+EOS = "<|endoftext|>"
+
+#: Architectures that `new:NAME` starts from random weights. `vocabulary` is the size of the BPE trained with it.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 512, "vocabulary": 1024},
+    "small": {"n_layer": 4, "n_embd": 256, "n_head": 8, "n_positions": 512, "vocabulary": 6144},
+    "gpt2": {"n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocabulary": 50257},
+}
+
+
+def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> PreTrainedModel:
+    """A causal model in fp32, with its ⟨eos⟩ and padding set. `new:PRESET` needs the tokenizer it is made for."""
+    if name.startswith("new:"):
+        if tokenizer is None:
+            raise UserError(f"model {name!r} starts from random weights and needs a tokenizer: name one")
+        return new_model(name.removeprefix("new:"), tokenizer)
+    path, options = _where(name)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **options)
+    except Exception as error:  # transformers raises many kinds for a wrong name or a broken folder
+        raise _cannot_load("model", name, error) from None
+    return model
+
+
+def new_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """A GPT-2 of a preset size with random weights (drawn from torch's global generator)."""
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    sizes = {key: value for key, value in PRESETS[preset].items() if key != "vocabulary"}
+    eos = tokenizer.eos_token_id
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=eos, eos_token_id=eos, pad_token_id=eos, **sizes)
+    return AutoModelForCausalLM.from_config(config)
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model, or one in a folder; also GPT-2's own `encoder.json` and `vocab.bpe`."""
+    if released := _released_bpe(Path(name)):
+        tokenizer: PreTrainedTokenizerBase = released
+    else:
+        path, options = _where(name)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, **options)
+        except Exception as error:
+            raise _cannot_load("tokenizer", name, error) from None
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def train_tokenizer(lines: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of `vocabulary` types, in the manner of GPT-2's."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator((" " + line for line in lines), vocab_size=vocabulary, special_tokens=[EOS], show_progress=False)
+    return _gpt2_tokenizer(bpe._tokenizer)
+
+
+def window(model: PreTrainedModel) -> int | None:
+    """The longest sequence the model takes, if it says so."""
+    text_config = model.config.get_text_config()
+    length = getattr(text_config, "max_position_embeddings", None)
+    return int(length) if length else None
+
+
+def searched_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """What training may change: `requires_grad` decides. A tied weight appears once."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def _where(name: str) -> tuple[str, dict[str, str]]:
+    """The path or hub name `from_pretrained` wants, and its options."""
+    path = Path(name)
+    if name == "small":
+        if not (SMALL / "model.safetensors").exists():
+            raise UserError(f"the small model is not part of this installation ({SMALL} is empty): reinstall mgs")
+        return str(SMALL), {}
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise UserError(f"no such model file: {name!r}")
+        return str(path.parent), {"gguf_file": path.name}
+    if name.startswith((".", "/", "~")) and not path.is_dir():
+        raise UserError(f"no such model folder: {name!r}")
+    return name, {}
+
+
+def _cannot_load(kind: str, name: str, error: Exception) -> UserError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    presets = ", ".join(f"new:{preset}" for preset in PRESETS)
+    return UserError(
+        f"cannot load {kind} {name!r}: {reason} (allowed: small, {presets}, a folder, a .gguf file or a hub name)"
+    )
+
+
+def _released_bpe(folder: Path) -> PreTrainedTokenizerFast | None:
+    """GPT-2's tokenizer as it was first released, plain or compressed."""
+    files = [_plain_or_compressed(folder / name) for name in ("encoder.json", "vocab.bpe")]
+    if None in files:
+        return None
+    from tokenizers import ByteLevelBPETokenizer
+
+    encoder, bpe = (OPENERS.get(file.suffix, open)(file, "rb").read().decode("utf-8") for file in files if file)
+    merges = [tuple(line.split()) for line in bpe.splitlines()[1:] if line]
+    return _gpt2_tokenizer(ByteLevelBPETokenizer(json.loads(encoder), merges)._tokenizer)
+
+
+def _plain_or_compressed(path: Path) -> Path | None:
+    found = (path.with_name(path.name + suffix) for suffix in ("", *OPENERS))
+    return next((file for file in found if file.is_file()), None)
+
+
+def _gpt2_tokenizer(backend: Any) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token=EOS, bos_token=EOS, unk_token=EOS, pad_token=EOS, clean_up_tokenization_spaces=False
+    )
+
+

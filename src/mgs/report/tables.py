@@ -1,0 +1,47 @@
+"""Tables in the terminal, with the signature of their figures below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mgs.metrics import COLUMNS
+
+HEADINGS = {
+    "lm": "LM",
+    "lm_with_prefix": "LM+prefix",
+    "edit": "Edit",
+    "nontermination": "Nonterm",
+    "repetition": "Repetition",
+    "length": "Length",
+    "perplexity": "PPL",
+}
+DIGITS = {"edit": 3, "nontermination": 3, "repetition": 3}
+
+
+def cell(column: str, value: float | None) -> str:
+    return "–" if value is None else f"{value:.{DIGITS.get(column, 1)}f}"
+
+
+def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title: str = "") -> None:
+    """Print one row a method."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
+    table = Table(title=title or None, title_justify="left")
+    table.add_column("")
+    for name in shown:
+        table.add_column(HEADINGS[name], justify="right", no_wrap=True)
+    for row, figures in rows.items():
+        table.add_row(row, *(cell(name, figures.get(name)) for name in shown))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(signature, style="dim", markup=False, soft_wrap=True)
+
+
+def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """The same as Markdown."""
+    shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
+    lines = ["| | " + " | ".join(HEADINGS[name] for name in shown) + " |", "|---|" + "---:|" * len(shown)]
+    lines += [f"| {row} | " + " | ".join(cell(name, figures.get(name)) for name in shown) + " |" for row, figures in rows.items()]
+    return "\n".join(lines)

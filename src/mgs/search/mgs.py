@@ -1,0 +1,106 @@
+"""MLE-guided parameter search: Algorithm 1 of the paper.
+
+    Given a batch, a model p_θ, a decoder F, a task cost c; K candidates, temperature α, noise σ.
+    1-2  decode with θ, C(θ) = mean cost
+    3    g = −∇L_MLE by backpropagation on the same batch
+    4    for k = 1 … K:
+    5        Δ_k ~ q_MGS(· | θ, g, σ²)
+    6-7      decode with θ+Δ_k, C(θ+Δ_k)
+    8        w(Δ_k) = exp(α (C(θ) − C(θ+Δ_k))) / q_MGS(Δ_k)
+    9    Δ_MGS = Σ_k w(Δ_k) / Σ_k' w(Δ_k') · Δ_k
+
+Lines 1 to 3 are the caller's: they need a model. C(θ) cancels in line 9, so it may be left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mgs.search.directions import norm, weighted_sum
+from mgs.search.proposal import Proposal
+from mgs.search.weights import effective_sample_size, importance_weights, temperature_for
+from mgs.types import Direction
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """α: a number, or chosen at every step so that the effective sample size is `share` of the candidates."""
+
+    value: float | None = 1.0
+    share: float = 0.5
+
+    def for_step(self, costs: list[float], log_density: list[float]) -> float:
+        if self.value is not None:
+            return self.value
+        return temperature_for(costs, log_density, max(1.0, self.share * len(costs)))
+
+
+@dataclass(frozen=True)
+class Update:
+    """Δ_MGS and everything that led to it."""
+
+    direction: Direction
+    weights: Tensor
+    costs: list[float]
+    log_density: list[float]
+    components: list[str]
+    lengths: list[float]
+    temperature: float
+    base_cost: float | None
+    variance: float  # Σ_k w̃_k ‖Δ_k − Δ_MGS‖², the appendix's variance summed over parameters
+
+    def log(self) -> dict[str, object]:
+        """What every update reports."""
+        best = max(range(len(self.costs)), key=lambda k: float(self.weights[k]))
+        mle = [float(w) for w, component in zip(self.weights, self.components, strict=True) if component == "mle"]
+        return {
+            "cost": self.base_cost,
+            "costs": self.costs,
+            "best_cost": min(self.costs),
+            "weights": self.weights.tolist(),
+            "weights_std": float(self.weights.std(correction=0)),
+            "effective": effective_sample_size(self.weights),
+            "temperature": self.temperature,
+            "components": self.components,
+            "lengths": self.lengths,
+            "winner": self.components[best],
+            "winner_length": self.lengths[best],
+            "mle_won": float(self.components[best] == "mle"),
+            "mle_weight": math.fsum(mle),
+            "log_density_spread": max(self.log_density) - min(self.log_density),
+            "update_norm": norm(self.direction),
+            "variance": self.variance,
+        }
+
+
+def mgs_update(
+    proposal: Proposal,
+    cost_of: Callable[[Direction], float],
+    temperature: Temperature = Temperature(),
+    base_cost: float | None = None,
+) -> Update:
+    """Lines 4 to 9 of Algorithm 1. `cost_of(Δ)` is C(θ+Δ)."""
+    costs, log_density, squares = [], [], []
+    for k in range(len(proposal)):  # 4
+        direction = proposal.sample(k)  # 5
+        costs.append(cost_of(direction))  # 6, 7
+        log_density.append(proposal.log_density(direction))
+        squares.append(norm(direction) ** 2)
+    alpha = temperature.for_step(costs, log_density)
+    weights = importance_weights(base_cost or 0.0, costs, log_density, alpha)  # 8, normalised as in 9
+    mean = weighted_sum(weights.tolist(), map(proposal.sample, range(len(proposal))))  # 9, drawn again
+    return Update(
+        direction=mean,
+        weights=weights,
+        costs=costs,
+        log_density=log_density,
+        components=proposal.components,
+        lengths=[centre.length for centre in proposal.assigned],
+        temperature=alpha,
+        base_cost=base_cost,
+        variance=max(0.0, math.fsum(w * s for w, s in zip(weights.tolist(), squares, strict=True)) - norm(mean) ** 2),
+    )

@@ -1,0 +1,155 @@
+"""Options of the four trainers, on top of `transformers.TrainingArguments`. Each option's help is its documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from transformers import TrainingArguments
+
+from mgs.decoding import EVALUATION_LENGTH, Decoder
+from mgs.errors import UserError
+from mgs.search import ProposalForm, Temperature
+
+
+def option(default: Any, help: str, **more: Any) -> Any:
+    """A dataclass field with its help."""
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata={"help": help, **more})
+    return field(default=default, metadata={"help": help, **more})
+
+
+@dataclass
+class SequenceConfig(TrainingArguments):
+    """Options that all methods share. Defaults of the library that differ here are the paper's settings."""
+
+    batch_tokens: int = option(1024, "Tokens in a batch, padding counted.")
+    by_length: bool = option(False, "Put sequences of similar length into a batch together.")
+    context: int = option(10, "Tokens of each sequence that are given; the rest is to be continued.")
+    decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
+    max_new_tokens: int | None = option(None, "Decoding cap in training (default: 1.3 x the batch's longest target).")
+    eval_max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap in evaluation.")
+    patience: int = option(10, "Stop after this many evaluations without a better task cost; 0 never stops early.")
+    keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
+
+    output_dir: str | None = option(None, "Folder for the final model, checkpoints and logs.")
+    learning_rate: float = option(6.25e-5, "Step size of the optimizer.")
+    weight_decay: float = option(0.01, "Weight decay.")
+    lr_scheduler_type: str = option("constant", "Schedule of the learning rate.")
+    logging_steps: float = option(1, "Updates between log entries; should divide save_steps.")
+    eval_strategy: str = option("steps", "When to evaluate by decoding: no, steps or epoch.")
+    eval_steps: float | None = option(100, "Updates between evaluations.")
+    save_steps: float = option(100, "Updates between checkpoints; each evaluation writes one as well.")
+    save_total_limit: int | None = option(2, "Checkpoints kept beside the best.")
+    log_level: str = option("error", "How much the library itself reports: error, warning, info, ...")
+    report_to: str = option("tensorboard", "Where logs go beside metrics.jsonl: tensorboard, wandb, none, ...")
+    restore_callback_states_from_checkpoint: bool = option(True, "Early stopping goes on counting where it was.")
+    remove_unused_columns: bool = option(False, "Columns of the dataset reach the cost.")
+
+    best_metric = "eval_cost"
+
+    def __post_init__(self) -> None:
+        self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
+        super().__post_init__()
+        if self.fp16:
+            raise UserError("fp16 is not supported (its gradient scaler and parameter search do not mix): use bf16")
+        if self.gradient_accumulation_steps < 1:
+            raise UserError(f"gradient_accumulation_steps must be at least 1, got {self.gradient_accumulation_steps}")
+        Decoder.parse(self.decoder)
+        if self.keep_best and self.eval_strategy != "no":
+            self.load_best_model_at_end = True
+            self.metric_for_best_model = self.best_metric
+            self.greater_is_better = False
+
+    def resolved(self) -> dict[str, Any]:
+        """Every option that is ours or differs from the library's default, as plain values."""
+        ours = {f.name for cls in type(self).__mro__[:-1] for f in fields(cls) if f.name in cls.__dict__.get("__annotations__", {}) and cls is not TrainingArguments}
+        values = self.to_dict()
+        return {name: values[name] for name in sorted(values) if name in ours or name in ("max_steps", "num_train_epochs", "seed", "optim", "gradient_accumulation_steps", "bf16", "max_grad_norm")}
+
+
+@dataclass
+class MLEConfig(SequenceConfig):
+    """Maximum likelihood."""
+
+    loss_on_prefix: bool = option(False, "Learn the prefix's tokens as well, e.g. when training from scratch.")
+
+    best_metric = "eval_perplexity"
+
+
+@dataclass
+class MGSConfig(SequenceConfig):
+    """MLE-guided parameter search. The defaults are the paper's text-completion settings."""
+
+    num_candidates: int = option(4, "Candidates K an update.")
+    temperature: str = option("1.0", "Temperature of the weights: a number, or auto (see effective_share).")
+    effective_share: float = option(0.5, "With temperature auto: effective sample size as a share of the candidates.")
+    components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
+    mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
+    num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
+    lengths: list[float] = option([1.0], "Lengths at which each gradient is a centre.")
+    noise: float = option(1.0, "Noise level, times the noise scale; 0 leaves the centres themselves.")
+    noise_scale: str = option("tensor", "Scale of the noise: mean |gradient| per tensor, global, or constant.")
+    density: str = option("unit", "Density in the weights: unit (as published), exact or none.")
+    stratified: bool = option(True, "Deal candidates to centres in proportion instead of at random.")
+    stay: bool = option(False, "Make candidate 0 the current weights themselves.")
+    score_prefixes: int | None = option(None, "Prefixes of the batch that score candidates (default: all).")
+    gradient_norm: float = option(1.0, "Norm to which each MLE gradient is clipped.")
+    log_base: bool = option(False, "Also decode with the current weights at every update, for the log.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.proposal_form()
+        self.search_temperature()
+
+    def proposal_form(self) -> ProposalForm:
+        return ProposalForm(
+            components=self.components,
+            mix=self.mix,
+            lengths=tuple(float(length) for length in self.lengths),
+            noise=self.noise,
+            noise_scale=self.noise_scale,
+            density=self.density,
+            stratified=self.stratified,
+            stay=self.stay,
+        )
+
+    def search_temperature(self) -> Temperature:
+        if str(self.temperature) == "auto":
+            return Temperature(None, self.effective_share)
+        try:
+            return Temperature(float(self.temperature))
+        except ValueError:
+            raise UserError(f"temperature must be a number or 'auto', got {self.temperature!r}") from None
+
+
+@dataclass
+class SamplingConfig(SequenceConfig):
+    """Options that MRT and PG share."""
+
+    num_samples: int = option(4, "Sampled continuations of each prefix.")
+    mle_share: float = option(0.1, "Probability that a batch is used for an MLE step instead.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_samples < 1:
+            raise UserError(f"num_samples must be at least 1, got {self.num_samples}")
+        if not 0 <= self.mle_share <= 1:
+            raise UserError(f"mle_share is a probability, got {self.mle_share}")
+
+
+@dataclass
+class MRTConfig(SamplingConfig):
+    """Minimum risk training."""
+
+    risk_temperature: float = option(1.0, "Sharpness of the renormalised distribution over the candidates.")
+    greedy_candidate: bool = option(False, "Add the greedy continuation to the candidates.")
+    gold_candidate: bool = option(False, "Add the human continuation to the candidates.")
+    length_normalised: bool = option(False, "Divide log-likelihoods by length.")
+
+
+@dataclass
+class PGConfig(SamplingConfig):
+    """Policy gradient."""
+
+    baseline_decay: float = option(0.9, "Decay of the moving-average baseline.")

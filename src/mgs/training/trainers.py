@@ -1,0 +1,105 @@
+"""`MLETrainer`, `MGSTrainer`, `MRTTrainer`, `PGTrainer`: each a method, made from its configuration."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from mgs.candidates import Task
+from mgs.costs import Cost, CostFunction, LanguageModelCost
+from mgs.data import Completions
+from mgs.decoding import Decoder
+from mgs.errors import UserError
+from mgs.methods import MGS, MLE, MRT, PG, Method, Mixed
+from mgs.training.config import MGSConfig, MLEConfig, MRTConfig, PGConfig, SamplingConfig, SequenceConfig
+from mgs.training.trainer import SequenceTrainer
+
+
+class MLETrainer(SequenceTrainer):
+    """Maximum likelihood; the best model is the one of the lowest perplexity."""
+
+    def __init__(self, model: nn.Module, args: MLEConfig, train_dataset: Any, **kwargs: Any):
+        self.method = MLE(args.loss_on_prefix, args.bf16)
+        super().__init__(model, args, train_dataset, **kwargs)
+
+
+class CostTrainer(SequenceTrainer):
+    """A method that minimises a task cost under a decoder."""
+
+    def __init__(self, model: nn.Module, cost: str | CostFunction, args: SequenceConfig, train_dataset: Any, **kwargs: Any):
+        # The scoring model is the starting point, frozen before anything changes.
+        self.scorer = copy.deepcopy(model).eval().requires_grad_(False)
+        chosen = Cost("lm", LanguageModelCost(self.scorer)) if cost == "lm" else Cost.of(cost)
+        tokenizer = kwargs.get("processing_class")
+        if tokenizer is None:
+            raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
+        self.task = Task(tokenizer, Decoder.parse(args.decoder), chosen, args.max_new_tokens)
+        self.method = self.make_method(args)
+        super().__init__(model, args, train_dataset, **kwargs)
+        self.scorer.to(self.args.device)
+
+    def make_method(self, args: Any) -> Method:
+        raise NotImplementedError
+
+    def figures(self, data: Completions) -> dict[str, float]:
+        figures = super().figures(data)
+        assert self.last_evaluation is not None
+        if self.task.cost.name in figures:  # already a column
+            return {"cost": figures[self.task.cost.name]} | figures
+        from mgs.types import Batch
+
+        batch = Batch(data.examples)
+        hypotheses = self.last_evaluation.hypotheses
+        return {"cost": self.task.cost.mean(hypotheses, self.task.references(batch), **self.task.columns(batch))} | figures
+
+
+class MGSTrainer(CostTrainer):
+    """MLE-guided parameter search.
+
+    `cost` is a name (`lm`, `edit`, `repetition`, `nontermination`) or a function
+    `cost(hypotheses, references, **columns) -> list[float] | float`; hypotheses are strings that know their tokens.
+    """
+
+    def make_method(self, args: MGSConfig) -> Method:
+        return MGS(
+            self.task,
+            args.proposal_form(),
+            args.num_candidates,
+            args.search_temperature(),
+            args.num_gradients,
+            args.score_prefixes,
+            args.gradient_norm,
+            args.log_base,
+            args.bf16,
+        )
+
+
+class MRTTrainer(CostTrainer):
+    """Minimum risk training, mixed with MLE."""
+
+    def make_method(self, args: MRTConfig) -> Method:
+        return mixed(
+            MRT(
+                self.task,
+                args.num_samples,
+                args.risk_temperature,
+                args.greedy_candidate,
+                args.gold_candidate,
+                args.length_normalised,
+                args.bf16,
+            ),
+            args,
+        )
+
+
+class PGTrainer(CostTrainer):
+    """Policy gradient, mixed with MLE."""
+
+    def make_method(self, args: PGConfig) -> Method:
+        return mixed(PG(self.task, args.num_samples, args.baseline_decay, args.bf16), args)
+
+
+def mixed(method: Method, args: SamplingConfig) -> Method:
+    return Mixed(method, MLE(bf16=args.bf16), args.mle_share) if args.mle_share else method
