@@ -13,7 +13,7 @@ python=${PYTHON:-python}
 
 $python scripts/small_tokenizer.py "$wikipedia" "$corpus" "$out/tokenizer"
 $python -m mgs train mle --model new:small --tokenizer "$out/tokenizer" --data "$wikipedia" --drop_headings \
-    --loss_on_prefix --batch_tokens 65536 --by_length --max_steps "${STEPS:-4000}" --learning_rate 3e-3 \
+    --loss_on_prefix --batch_tokens 65536 --by_length --max_steps "${STEPS:-3000}" --learning_rate 3e-3 \
     --lr_scheduler_type cosine --warmup_steps 200 --adam_beta2 0.98 --bf16 "${BF16:-true}" --logging_steps 100 \
     --eval_steps 1000 --save_steps 1000 --report_to none --seed 0 --out "$out/wikipedia"
 $python -m mgs train mle --model "$out/wikipedia" --data "$corpus" \

@@ -1,0 +1,67 @@
+"""`mgs data`: what a file becomes. Pairs, what was discarded, lengths, and the human continuations' figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from mgs.cli.arguments import Parser
+from mgs.cli.options import DataOptions
+from mgs.data import CONTEXT, Completions
+from mgs.metrics import human_figures
+from mgs.models import load_tokenizer
+from mgs.report.escape import printable
+from mgs.training.config import option
+
+
+@dataclass
+class ShowOptions:
+    tokenizer: str = option("small", "Tokenizer: small (shipped), a folder or a hub name.")
+    split: str = option("all", "Split of the data: train, valid, test or all.")
+    context: int = option(CONTEXT, "Tokens of each sequence that are given.")
+    json: bool = option(False, "Print JSON instead of a table.")
+
+
+def data(argv: Sequence[str]) -> None:
+    parser = Parser((DataOptions, ShowOptions), "mgs data", "Show what a file becomes.")
+    source, options = parser.parse(argv)
+    tokenizer = load_tokenizer(options.tokenizer)
+    completions = source.completions(tokenizer, options.split, options.context)
+    summary = summarise(completions, tokenizer, options.context)
+    if options.json:
+        print(json.dumps(summary, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=printable(completions.signature), title_justify="left", show_header=False)
+    for name, value in summary.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {part:.4g}" for key, part in value.items())
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    first = completions[0]
+    table.add_row("first prefix", printable(tokenizer.decode(first.prefix)))
+    table.add_row("its continuation", printable(tokenizer.decode(first.target))[:300])
+    Console(highlight=False).print(table)
+
+
+def summarise(completions: Completions, tokenizer: PreTrainedTokenizerBase, context: int) -> dict[str, Any]:
+    """Counts and figures, as plain values."""
+    lengths = sorted(len(example.target) for example in completions)
+    figures = human_figures(tokenizer, completions)
+    return {
+        "pairs": len(completions),
+        "discarded": completions.num_discarded,
+        "context": context,
+        "target_length": {
+            "mean": sum(lengths) / len(lengths),
+            "min": lengths[0],
+            "median": lengths[len(lengths) // 2],
+            "max": lengths[-1],
+        },
+        "human": {name: figures[name] for name in ("nontermination", "repetition", "length")},
+    }

@@ -1,0 +1,57 @@
+"""`mgs evaluate`: a table row for a model, and one for the human continuations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from mgs.cli.arguments import Parser
+from mgs.cli.options import DataOptions, ModelOptions
+from mgs.data import CONTEXT
+from mgs.decoding import EVALUATION_LENGTH, Decoder
+from mgs.metrics import evaluate_completion, human_figures
+from mgs.models import load_model
+from mgs.report.tables import figures_table
+from mgs.training.config import option
+
+
+@dataclass
+class EvaluateOptions:
+    split: str = option("valid", "Split of the data: train, valid, test or all.")
+    scorer: str | None = option(None, "Model for the LM columns (default: the small model if the model shares its vocabulary).")
+    decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
+    max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap.")
+    examples: int = option(200, "Prefixes to decode, at most; 0 for all.")
+    context: int = option(CONTEXT, "Tokens of each sequence that are given.")
+    seed: int = option(0, "Names the noise of a sampling decoder.")
+    json: str | None = option(None, "Also write the figures to this file.")
+
+
+def evaluate(argv: Sequence[str]) -> None:
+    parser = Parser((ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out prefixes and print the figures.")
+    models, data, options = parser.parse(argv)
+    decoder = Decoder.parse(options.decoder)
+    model, tokenizer = models.load()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+    scorer = load_model(options.scorer).to(device) if options.scorer else default_scorer(models, model, device)
+    split = "all" if Path(data.data).is_file() and "--split" not in " ".join(argv) else options.split
+    completions = data.completions(tokenizer, split, options.context, model, options.examples)
+    result = evaluate_completion(model, tokenizer, completions, decoder, scorer, options.max_new_tokens, options.seed)
+    rows = {models.model: result.figures, "human": human_figures(tokenizer, completions, scorer)}
+    figures_table(rows, result.signature)
+    if options.json:
+        Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")
+
+
+def default_scorer(models: ModelOptions, model: torch.nn.Module, device: torch.device) -> torch.nn.Module | None:
+    """The small model scores itself and what was trained from it; other vocabularies have no default."""
+    if models.model == "small":
+        return model
+    small = load_model("small")
+    same = small.config.vocab_size == model.config.vocab_size  # type: ignore[union-attr]
+    return small.to(device) if same else None

@@ -1,0 +1,36 @@
+"""Pictures of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+COLOURS = {"MLE": "#666666", "MGS": "#1f77b4", "MRT": "#d95f02", "PG": "#7b3294"}
+Curve = Sequence[tuple[float, float]]  # (update, value)
+
+
+def colour(name: str) -> str | None:
+    return COLOURS.get(name.split("-")[0].split(" ")[0])
+
+
+def plot_progress(
+    cost: Mapping[str, Curve], perplexity: Mapping[str, Curve], file: Path, cost_label: str, title: str = ""
+) -> None:
+    """Task cost and perplexity over updates, side by side, a line for each method."""
+    from matplotlib.figure import Figure  # no pyplot: nothing global, no display needed
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axes, curves, label in ((left, cost, cost_label), (right, perplexity, "perplexity")):
+        for name, curve in curves.items():
+            axes.plot(*zip(*curve, strict=True), marker="o", markersize=3, label=name, color=colour(name))
+        axes.set_xlabel("update")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    values = [value for curve in perplexity.values() for _, value in curve]
+    if values and max(values) > 3 * min(values):
+        right.set_yscale("log")
+    left.legend(frameon=False)
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(file, dpi=150)
