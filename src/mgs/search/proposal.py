@@ -122,7 +122,8 @@ class Proposal:
         """
         if self.form.density == "none":
             return 0.0
-        return float(torch.logsumexp(torch.tensor([self._log_component(c, direction) for c in self.centres]), dim=0))
+        logs = torch.tensor([self._log_component(c, direction) for c in self.centres], dtype=torch.float64)
+        return float(torch.logsumexp(logs, dim=0))
 
     def _log_component(self, centre: Centre, direction: Direction) -> float:
         exact = self.form.density == "exact"

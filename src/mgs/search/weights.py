@@ -38,7 +38,8 @@ def importance_weights(
         raise UserError("weights need finite costs and densities; replace or drop candidates that have none")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UserError(f"the temperature must be a number ≥ 0, got {temperature}")
-    return torch.softmax(temperature * (base_cost - costs_K) - log_density_K, dim=0)
+    # C(θ) cancels, so the lowest cost may stand in its place: differences then keep all their digits at any size.
+    return torch.softmax(temperature * (costs_K.min() - costs_K) - log_density_K, dim=0)
 
 
 def effective_sample_size(weights: Tensor) -> float:

@@ -1,0 +1,207 @@
+"""Algorithm 1 on toys: its limits, its own sum by hand, its expectation by integration, and that it learns."""
+
+import math
+
+import pytest
+import torch
+
+from mgs.errors import UserError
+from mgs.search import Proposal, ProposalForm, Temperature, effective_sample_size, mgs_update, variance
+from mgs.search.directions import norm
+
+
+def proposal(num=4, where=(0, 0), **form):
+    generator = torch.Generator().manual_seed(4)
+    g = {"w": torch.randn(2, 3, generator=generator), "v": torch.randn(5, generator=generator)}
+    return Proposal(ProposalForm(**form), [g], num, *where)
+
+
+def bumpy(direction):
+    """A cost with steps: nothing to differentiate."""
+    return float((direction["w"] * 4).round().abs().sum() + (direction["v"] - 1).abs().round().sum()) / 8
+
+
+def stacked(directions, name):
+    return torch.stack([direction[name].double() for direction in directions])
+
+
+def test_one_candidate_is_the_update():
+    one = proposal(num=1)
+    update = mgs_update(one, bumpy)
+    assert update.weights.tolist() == [1.0]
+    assert all(torch.equal(update.direction[name], tensor) for name, tensor in one.sample(0).items())
+    assert update.variance == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_large_temperature_takes_the_best_candidate_exactly():
+    many = proposal(num=8)
+    costs = [bumpy(many.sample(k)) for k in range(8)]
+    best = min(range(8), key=costs.__getitem__)
+    assert costs.count(costs[best]) == 1
+    update = mgs_update(many, bumpy, Temperature(1e9))
+    assert all(torch.equal(update.direction[name], tensor) for name, tensor in many.sample(best).items())
+    assert update.log()["best_cost"] == costs[best]
+
+
+def test_temperature_zero_without_density_is_the_plain_mean():
+    many = proposal(num=6, density="none")
+    update = mgs_update(many, bumpy, Temperature(0.0))
+    for name, tensor in update.direction.items():
+        expected = stacked(map(many.sample, range(6)), name).mean(0).float()
+        torch.testing.assert_close(tensor, expected)
+
+
+@pytest.mark.parametrize("density", ["unit", "exact", "none"])
+@pytest.mark.parametrize("alpha", [0.5, 3.0])
+def test_the_update_is_the_weighted_sum_of_what_was_drawn(density, alpha):
+    many = proposal(num=5, density=density, noise=0.6, mix=0.4)
+    seen = []
+
+    def cost_of(direction):
+        seen.append({name: tensor.clone() for name, tensor in direction.items()})
+        return bumpy(direction)
+
+    update = mgs_update(many, cost_of, Temperature(alpha), base_cost=2.5)
+    raw = [math.exp(alpha * (2.5 - bumpy(d))) / math.exp(many.log_density(d)) for d in seen]
+    weights = torch.tensor(raw, dtype=torch.float64) / sum(raw)
+    assert len(seen) == 5
+    torch.testing.assert_close(update.weights, weights)
+    for name, tensor in update.direction.items():
+        expected = torch.einsum("k,k...->...", weights, stacked(seen, name)).float()
+        torch.testing.assert_close(tensor, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_base_cost_is_kept_for_the_log_and_changes_nothing():
+    without, with_base = mgs_update(proposal(), bumpy), mgs_update(proposal(), bumpy, base_cost=17.0)
+    assert torch.equal(without.weights, with_base.weights)
+    assert all(torch.equal(without.direction[name], tensor) for name, tensor in with_base.direction.items())
+    assert (without.log()["cost"], with_base.log()["cost"]) == (None, 17.0)
+
+
+def test_staying_is_chosen_when_nothing_is_better():
+    update = mgs_update(proposal(stay=True), norm, Temperature(1e9))
+    assert not any(tensor.any() for tensor in update.direction.values())
+
+
+# In one dimension, E_{p*}[Δ] with p* ∝ exp(−α C(θ+Δ)) can be integrated.
+ALPHA, GRADIENT = 1.5, 1.0
+
+
+def quadratic(x):
+    return 0.5 * (x + 0.8) ** 2
+
+
+def expectation(log_density):
+    grid = torch.linspace(-12, 12, 24_001, dtype=torch.float64)
+    density = torch.exp(log_density(grid))
+    return float(torch.trapezoid(density * grid, grid) / torch.trapezoid(density, grid))
+
+
+@pytest.fixture(scope="module")
+def target():
+    return expectation(lambda x: -ALPHA * quadratic(x))
+
+
+def in_one_dimension(density, stratified=True, noise=1.3):
+    form = ProposalForm(density=density, noise=noise, noise_scale="constant", mix=0.3, stratified=stratified)
+    candidates = Proposal(form, [{"x": torch.tensor([GRADIENT])}], 4000, 11)
+    update = mgs_update(candidates, lambda d: quadratic(float(d["x"])), Temperature(ALPHA))
+    found = float(update.direction["x"])
+    draws = torch.tensor([float(candidates.sample(k)["x"]) for k in range(len(candidates))], dtype=torch.float64)
+    error = float((update.weights.square() * (draws - found).square()).sum().sqrt())
+    return found, error
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+def test_with_the_exact_density_the_update_converges_to_the_expectation(target, stratified):
+    assert target == pytest.approx(-0.8, abs=1e-9)
+    found, error = in_one_dimension("exact", stratified)
+    assert error < 0.03
+    assert abs(found - target) < 4 * error
+
+
+def test_without_density_the_proposal_pulls_the_update_away(target):
+    found, error = in_one_dimension("none")
+    normal = torch.distributions.Normal(torch.tensor([0.0, GRADIENT], dtype=torch.float64), 1.3)
+    mixture = torch.tensor([0.3, 0.7], dtype=torch.float64).log()
+    pulled = expectation(
+        lambda x: -ALPHA * quadratic(x) + torch.logsumexp(normal.log_prob(x.unsqueeze(1)) + mixture, dim=1)
+    )
+    assert abs(found - pulled) < 4 * error
+    assert abs(found - target) > 4 * error
+
+
+def test_with_unit_noise_the_unit_density_is_exact_but_for_a_constant():
+    (unit, _), (exact, _) = in_one_dimension("unit", noise=1.0), in_one_dimension("exact", noise=1.0)
+    assert unit == pytest.approx(exact, rel=1e-5)
+
+
+def test_auto_temperature_gives_the_asked_share_of_candidates():
+    update = mgs_update(proposal(num=8), bumpy, Temperature(None, share=0.4))
+    assert effective_sample_size(update.weights) == pytest.approx(3.2, rel=1e-6)
+    assert update.log()["temperature"] == update.temperature > 0
+
+
+def test_auto_temperature_never_asks_for_less_than_one_candidate():
+    assert mgs_update(proposal(num=2), bumpy, Temperature(None, share=0.1)).log()["effective"] == pytest.approx(
+        1, abs=1e-3
+    )
+
+
+def test_the_log_says_what_happened():
+    many = proposal(num=6, mix=0.5, lengths=(0.5, 1.0))
+    update = mgs_update(many, bumpy, Temperature(2.0), base_cost=3.0)
+    log = update.log()
+    weights, costs = torch.tensor(log["weights"], dtype=torch.float64), log["costs"]
+    best = int(weights.argmax())
+    spread = variance(update.weights, map(many.sample, range(6)))
+    assert costs == [bumpy(many.sample(k)) for k in range(6)]
+    assert log == {
+        "cost": 3.0,
+        "costs": costs,
+        "best_cost": min(costs),
+        "weights": update.weights.tolist(),
+        "weights_std": pytest.approx(float(((weights - 1 / 6) ** 2).mean().sqrt())),
+        "effective": pytest.approx(1 / float(weights.square().sum())),
+        "temperature": 2.0,
+        "components": many.components,
+        "lengths": [c.length for c in many.assigned],
+        "winner": many.components[best],
+        "winner_length": many.assigned[best].length,
+        "mle_won": float(many.components[best] == "mle"),
+        "mle_weight": pytest.approx(sum(w for w, c in zip(log["weights"], many.components, strict=True) if c == "mle")),
+        "log_density_spread": pytest.approx(max(update.log_density) - min(update.log_density)),
+        "update_norm": pytest.approx(norm(update.direction)),
+        "variance": pytest.approx(math.fsum(float(v.sum()) for v in spread.values()), rel=1e-5),
+    }
+    assert log["variance"] > 0.1
+
+
+def test_a_cost_that_is_not_a_number_is_refused():
+    with pytest.raises(UserError, match="finite costs"):
+        mgs_update(proposal(), lambda direction: math.nan)
+
+
+def test_repeated_updates_minimise_a_cost_that_cannot_be_differentiated():
+    """The surrogate's gradient leads to (5, 0), the cost's optimum is (3, −2): search has to leave the gradient."""
+
+    def cost(theta):
+        return (math.floor(4 * abs(theta[0] - 3)) + math.floor(4 * abs(theta[1] + 2))) / 4
+
+    def surrogate_gradient(theta):
+        g = torch.tensor([5.0, 0.0]) - theta
+        return g / max(1.0, float(g.norm()))
+
+    theta = torch.zeros(2)
+    follower = torch.zeros(2)
+    start = cost(theta)
+    for step in range(60):
+        search = Proposal(
+            ProposalForm(noise_scale="constant", noise=0.5), [{"theta": surrogate_gradient(theta)}], 8, 0, step
+        )
+        update = mgs_update(search, lambda d: cost(theta + d["theta"]), Temperature(5.0))  # noqa: B023
+        theta = theta + update.direction["theta"]
+        follower = follower + surrogate_gradient(follower)
+    assert start == 5.0  # where doing nothing would leave it
+    assert cost(follower) == 4.0  # where the gradient alone leads
+    assert cost(theta) <= 0.75
