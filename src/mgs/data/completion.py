@@ -61,6 +61,7 @@ def completions_from_lines(
     context: int = CONTEXT,
     name: str = "lines",
     max_length: int | None = None,
+    columns: Sequence[dict[str, Any]] | None = None,
 ) -> Completions:
     """Split each line after `context` tokens; sequences of `context` tokens or fewer, ⟨eos⟩ counted, are discarded.
 
@@ -72,8 +73,8 @@ def completions_from_lines(
     space = " " if marks_spaces(tokenizer) else ""
     rows = tokenizer([space + line for line in lines], add_special_tokens=False, verbose=False)["input_ids"]
     examples = [
-        Example(tuple(ids[:context]), tuple(ids[context:]))
-        for ids in ((row + [eos])[:max_length] for row in rows)
+        Example(tuple(ids[:context]), tuple(ids[context:]), extra)
+        for ids, extra in zip(([*row, eos][:max_length] for row in rows), columns or [{} for _ in rows], strict=True)
         if len(ids) > context
     ]
     if not examples:
@@ -101,11 +102,8 @@ def as_completions(dataset: Any, tokenizer: PreTrainedTokenizerBase, context: in
     if not isinstance(rows[0], Mapping):
         raise UserError(f"a dataset row is a string or a mapping of columns, got {type(rows[0]).__name__}")
     if "text" in rows[0]:
-        texts = [row["text"] for row in rows]
-        plain = completions_from_lines(texts, tokenizer, context)
-        if plain.num_discarded == 0:  # columns still line up with rows
-            return Completions([_with_columns(e, r) for e, r in zip(plain, rows, strict=True)])
-        return plain
+        lines = [_string(row, "text") for row in rows]
+        return completions_from_lines(lines, tokenizer, context, columns=[_extra_columns(row) for row in rows])
     if {"prompt", "completion"} <= set(rows[0]):
         return Completions([_from_prompt(row, tokenizer) for row in rows])
     raise UserError(f"a dataset needs a column 'text', or 'prompt' and 'completion'; got {', '.join(rows[0])}")
@@ -118,17 +116,22 @@ def _rows(dataset: Any) -> Iterable[Any]:
         raise UserError(f"cannot read examples from a {type(dataset).__name__}") from None
 
 
-def _with_columns(example: Example, row: Mapping[str, Any]) -> Example:
-    columns = {name: value for name, value in row.items() if name not in ("text", "prompt", "completion")}
-    return Example(example.prefix, example.target, columns)
+def _string(row: Mapping[str, Any], name: str) -> str:
+    if not isinstance(row.get(name), str):
+        raise UserError(f"the column {name!r} must hold a string in every row, but one row is {dict(row)!r}")
+    return row[name]
+
+
+def _extra_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("text", "prompt", "completion")}
 
 
 def _from_prompt(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Example:
-    prefix = tokenizer(row["prompt"])["input_ids"]
-    target = tokenizer(row["completion"], add_special_tokens=False)["input_ids"]
+    prefix = tokenizer(_string(row, "prompt"))["input_ids"]
+    target = tokenizer(_string(row, "completion"), add_special_tokens=False)["input_ids"]
     if not prefix:
         raise UserError(f"a prompt without tokens: {row['prompt']!r} (each example needs at least one)")
-    return _with_columns(Example(tuple(prefix), (*target, end_of_sequence(tokenizer))), row)
+    return Example(tuple(prefix), (*target, end_of_sequence(tokenizer)), _extra_columns(row))
 
 
 def end_of_sequence(tokenizer: PreTrainedTokenizerBase) -> int:

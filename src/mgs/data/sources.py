@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -50,10 +51,10 @@ def read_text_lines(path: Path) -> list[str]:
     """Lines of a UTF-8 file, plain or compressed."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            text = file.read().decode("utf-8")
+            text = file.read().decode("utf-8-sig")  # with or without the mark that some editors put first
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text (byte {error.start}): convert it, e.g. with iconv") from None
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {error}") from None
     if "\0" in text:
         raise UserError(f"{path} holds NUL characters: it is not a text file of one sequence a line")

@@ -1,0 +1,115 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mgs.data import BatchStream, token_batches
+from mgs.errors import UserError
+from mgs.types import Example
+
+
+def examples_of(lengths):
+    """Examples of these lengths, each with its number as a column."""
+    return [Example((1,), (2,) * (length - 1), {"number": i}) for i, length in enumerate(lengths)]
+
+
+def numbers(batch):
+    return [example.columns["number"] for example in batch.examples]
+
+
+def numbers_of(batches):
+    return [numbers(batch) for batch in batches]
+
+
+def flat(lists):
+    return [number for numbers in lists for number in numbers]
+
+
+LENGTHS = [3, 9, 4, 12, 5, 5, 2, 30, 7, 8, 3, 6, 11, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "budget", "batches"),
+    [
+        ([2, 2, 2, 2], 4, [[0, 1], [2, 3]]),
+        ([1, 4, 1, 1], 8, [[0, 1], [2, 3]]),  # padded to the longest: 2 × 4, then a third would make 3 × 4
+        ([1, 1, 1, 5], 5, [[0, 1, 2], [3]]),
+        ([9, 2, 2], 4, [[0], [1, 2]]),  # one too long for the budget stands alone
+        ([2, 9, 2], 4, [[0], [1], [2]]),
+        ([], 4, []),
+    ],
+)
+def test_batches_are_cut_where_padding_would_break_the_budget(lengths, budget, batches):
+    assert token_batches(lengths, budget, range(len(lengths))) == batches
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60),
+    budget=st.integers(1, 120),
+    seed=st.integers(0, 5),
+    by_length=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_example_comes_once_an_epoch_within_the_budget(lengths, budget, seed, by_length):
+    stream = BatchStream(examples_of(lengths), budget, seed, by_length, num_epochs=2)
+    drawn = numbers_of(stream)
+    for rows in drawn:
+        longest = max(lengths[row] for row in rows)
+        assert len(rows) * longest <= budget or len(rows) == 1
+    first_epoch = drawn[: stream.start_of(1)]
+    assert Counter(flat(first_epoch)) == Counter(range(len(lengths)))
+    assert Counter(flat(drawn)) == Counter(dict.fromkeys(range(len(lengths)), 2))
+
+
+@pytest.mark.parametrize("by_length", [False, True])
+def test_a_batch_depends_on_its_number_alone(by_length):
+    def stream():
+        return BatchStream(examples_of(LENGTHS), 20, seed=3, by_length=by_length, num_batches=40)
+
+    forward = numbers_of(stream())
+    backward = stream()
+    assert [numbers(backward[i]) for i in reversed(range(40))] == forward[::-1]
+    assert numbers(stream()[25]) == forward[25]
+
+
+def test_a_longer_run_starts_with_the_same_batches():
+    short = BatchStream(examples_of(LENGTHS), 20, num_batches=10)
+    long = BatchStream(examples_of(LENGTHS), 20, num_batches=30)
+    assert numbers_of(short) == numbers_of(long)[:10]
+
+
+def test_seeds_and_epochs_shuffle_differently():
+    first, second = (BatchStream(examples_of(LENGTHS), 20, seed, num_epochs=2) for seed in (0, 1))
+    first_epoch, second_epoch = numbers_of(first)[: first.start_of(1)], numbers_of(first)[first.start_of(1) :]
+    assert flat(first_epoch) != flat(second_epoch)
+    assert flat(first_epoch) != flat(numbers_of(second)[: second.start_of(1)])
+
+
+def test_grouping_by_length_saves_padding():
+    def padding(by_length):
+        stream = BatchStream(examples_of(LENGTHS * 20), 60, by_length=by_length)
+        return sum(len(batch) * max(map(len, batch.examples)) - sum(map(len, batch.examples)) for batch in stream)
+
+    assert padding(by_length=True) < padding(by_length=False) / 3
+
+
+@pytest.mark.parametrize(("num_epochs", "num_batches"), [(1, 8), (3, 24), (0.5, 4), (1.25, 10), (2.99, 24), (0.01, 1)])
+def test_epochs_may_be_fractions(num_epochs, num_batches):
+    stream = BatchStream(examples_of([5] * 16), budget=10, num_epochs=num_epochs)  # two rows a batch: 8 an epoch
+    assert len(stream) == len(list(stream)) == num_batches
+
+
+def test_a_number_of_batches_overrules_epochs_and_runs_on_as_long_as_asked():
+    stream = BatchStream(examples_of([5] * 16), budget=10, num_batches=19, num_epochs=1)
+    assert len(stream) == 19
+    assert len(stream[18]) == 2
+    with pytest.raises(IndexError):
+        stream[19]
+
+
+def test_no_examples_and_no_budget_are_errors():
+    with pytest.raises(UserError, match="no training examples"):
+        BatchStream([], 10)
+    with pytest.raises(UserError, match="at least 1, got 0"):
+        BatchStream(examples_of([3]), 0)
