@@ -39,7 +39,8 @@ def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> P
         return new_model(name.removeprefix("new:"), tokenizer)
     path, options = _where(name)
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **options)
+        safe = {} if "gguf_file" in options else {"use_safetensors": True}  # nothing that unpickles
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **safe, **options)
     except Exception as error:  # transformers raises many kinds for a wrong name or a broken folder
         raise _cannot_load("model", name, error) from None
     return model
@@ -57,14 +58,15 @@ def new_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedMode
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a model, or one in a folder; also GPT-2's own `encoder.json` and `vocab.bpe`."""
-    if released := _released_bpe(Path(name)):
-        tokenizer: PreTrainedTokenizerBase = released
-    else:
-        path, options = _where(name)
-        try:
+    try:
+        tokenizer: PreTrainedTokenizerBase | None = _released_bpe(Path(name))
+        if tokenizer is None:
+            path, options = _where(name)
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
-        except Exception as error:
-            raise _cannot_load("tokenizer", name, error) from None
+    except UserError:
+        raise
+    except Exception as error:
+        raise _cannot_load("tokenizer", name, error) from None
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
