@@ -1,29 +1,19 @@
-"""A tokenizer of twelve words and a tiny GPT-2 with weights large enough that its output varies."""
+"""A GPT-2 of twelve words, with weights large enough that its output varies."""
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from mgs.types import Batch, Example
 
-WORDS = ("<eos>", *"abcdefghijk")
-
-
-@pytest.fixture(scope="session")
-def words():
-    vocabulary = {word: number for number, word in enumerate(WORDS)}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(vocabulary, unk_token="<eos>")), eos_token="<eos>", pad_token="<eos>"
-    )
+VOCABULARY = 12  # of the shared tokenizer's 27 words, the first twelve: ⟨eos⟩ and `a` to `k`
 
 
 @pytest.fixture
 def gpt2():
     """Freshly made for each test, always with the same weights."""
     config = GPT2Config(
-        vocab_size=len(WORDS),
+        vocab_size=VOCABULARY,
         n_positions=32,
         n_embd=8,
         n_layer=2,

@@ -1,0 +1,76 @@
+"""Maximum likelihood against the library's own loss."""
+
+import pytest
+import torch
+
+from mgs.methods import MLE, Key, mle_loss
+
+IGNORED = -100
+
+
+def padded_with_labels(batch, with_prefix=False):
+    """The batch as `model(labels=...)` wants it."""
+    width = max(len(example) for example in batch.examples)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
+    for row, example in enumerate(batch.examples):
+        tokens = torch.tensor([*example.prefix, *example.target])
+        first = 0 if with_prefix else len(example.prefix)
+        ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
+        labels[row, first : len(tokens)] = tokens[first:]
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+@pytest.mark.parametrize("with_prefix", [False, True])
+def test_the_gradient_is_that_of_the_library_s_loss(gpt2, batch, grad, assert_same, with_prefix):
+    loss = gpt2(**padded_with_labels(batch, with_prefix)).loss
+    outcome = MLE(with_prefix=with_prefix)(gpt2, batch, Key(0, 0))
+    assert outcome.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(outcome.gradient, grad(loss, gpt2))
+
+
+def test_the_loss_is_a_mean_over_target_tokens_not_over_rows(gpt2, batch, log_p):
+    total = sum(log_p(gpt2, example.prefix, example.target).item() for example in batch.examples)
+    assert mle_loss(gpt2, batch).item() == pytest.approx(-total / 9, rel=1e-5)  # 3 + 2 + 1 + 3 tokens
+
+
+def test_the_gradient_is_computed_with_dropout_and_leaves_no_grad_behind(make_gpt2, batch):
+    model = make_gpt2(dropout=0.3).eval()
+    losses = {MLE()(model, batch, Key(0, step)).loss for step in range(4)}
+    assert len(losses) == 4
+    assert model.training
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_only_searched_parameters_get_a_gradient_and_unreached_ones_a_zero(gpt2, batch):
+    gpt2.transformer.wpe.weight.requires_grad_(False)
+    gpt2.unused = torch.nn.Linear(2, 2)
+    gradient = MLE()(gpt2, batch, Key(0, 0)).gradient
+    assert gradient.keys() == {name for name, p in gpt2.named_parameters() if p.requires_grad}
+    assert "transformer.wpe.weight" not in gradient
+    assert not gradient["unused.weight"].any()
+    assert gradient["unused.weight"].shape == (2, 2)
+
+
+def test_bf16_is_an_approximation_in_fp32_tensors(gpt2, batch):
+    exact, rough = MLE()(gpt2, batch, Key(0, 0)), MLE(bf16=True)(gpt2, batch, Key(0, 0))
+    assert rough.loss != exact.loss
+    assert rough.loss == pytest.approx(exact.loss, rel=0.02)
+    assert {tensor.dtype for tensor in rough.gradient.values()} == {torch.float32}
+
+
+def test_following_the_gradient_learns_the_batch(gpt2, batch):
+    start = MLE()(gpt2, batch, Key(0, 0)).loss
+    optimizer = torch.optim.Adam(gpt2.parameters(), lr=0.05)
+    for step in range(40):
+        for name, tensor in MLE()(gpt2, batch, Key(0, step)).gradient.items():
+            gpt2.get_parameter(name).grad = tensor
+        optimizer.step()
+    assert MLE()(gpt2, batch, Key(0, 0)).loss < 0.2 * start
+
+
+def test_mle_remembers_nothing():
+    method = MLE()
+    assert method.state() == {}
+    method.load_state({})
+    assert method.name == "mle"
