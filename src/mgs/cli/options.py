@@ -30,6 +30,7 @@ class ModelOptions:
 class DataOptions:
     data: str = option("docstrings", "Sequences, one a line: docstrings, a file, a folder, or a `datasets` name.")
     drop_headings: bool = option(False, "Leave out lines that are headings, ` = Title = `.")
+    min_length: int = option(0, "Leave out sequences of fewer tokens, the end counted.")
 
     def completions(
         self,
@@ -48,6 +49,7 @@ class DataOptions:
             drop_headings=self.drop_headings,
             max_examples=limit or None,
             max_length=window(model) if model is not None else None,
+            min_length=self.min_length,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Cost:
             raise unknown("cost", cost, COST_NAMES)
         return cls(cost, COSTS[cost])
 
-    def per_sequence(self, hypotheses: Sequence[Text], references: Sequence[Text], **columns: Any) -> list[float]:
+    def per_sequence(self, hypotheses: Sequence[Text], references: Sequence[Text], /, **columns: Any) -> list[float]:
         """One value for each hypothesis; a cost of the whole corpus cannot give that."""
         values = self._call(hypotheses, references, columns)
         if isinstance(values, float):
@@ -59,7 +59,7 @@ class Cost:
             )
         return values
 
-    def mean(self, hypotheses: Sequence[Text], references: Sequence[Text], **columns: Any) -> float:
+    def mean(self, hypotheses: Sequence[Text], references: Sequence[Text], /, **columns: Any) -> float:
         """C(θ): the mean over sequences, or the corpus's own value."""
         values = self._call(hypotheses, references, columns)
         return values if isinstance(values, float) else math.fsum(values) / len(values)
@@ -67,6 +67,8 @@ class Cost:
     def _call(self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]) -> list[float] | float:
         try:
             values = self.function(hypotheses, references, **_wanted(self.function, columns))
+            if isinstance(values, Iterator):
+                values = list(values)  # a generator raises only now
         except CostError:
             raise
         except Exception as error:
@@ -89,7 +91,7 @@ class Cost:
             if isinstance(value, (str, bytes)):
                 raise TypeError
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise CostError(f"the cost {self.name!r} returned {value!r} for {where}, not a number{shown}") from None
         if not math.isfinite(number):
             raise CostError(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
@@ -97,14 +99,15 @@ class Cost:
 
 
 def _wanted(function: CostFunction, columns: dict[str, Any]) -> dict[str, Any]:
-    """The columns that the function has parameters for."""
+    """The columns that the function has parameters for; its first two are the hypotheses and the references."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # built in C: no signature to look at
         return {}
+    taken, free = {parameter.name for parameter in parameters[:2]}, {parameter.name for parameter in parameters[2:]}
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return columns
-    return {parameter.name: columns[parameter.name] for parameter in parameters if parameter.name in columns}
+        free |= set(columns)
+    return {name: values for name, values in columns.items() if name in free - taken}
 
 
 def _shown(text: Text, limit: int = 80) -> str:

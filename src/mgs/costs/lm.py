@@ -15,12 +15,12 @@ class LanguageModelCost:
     """Callable like any cost. The scoring model is usually the starting point of training, frozen: `of(model)`."""
 
     def __init__(self, model: nn.Module):
-        self.model = model.eval().requires_grad_(False)
+        self.model = model
 
     @classmethod
     def of(cls, model: nn.Module) -> LanguageModelCost:
         """A cost under `model` as it is now, whatever happens to `model` later."""
-        return cls(copy.deepcopy(model))
+        return cls(copy.deepcopy(model).eval().requires_grad_(False))
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
         return [-value for value in score(self.model, *self._ids(prefixes, hypotheses))]

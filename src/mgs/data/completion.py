@@ -45,13 +45,14 @@ def load_completions(
     drop_headings: bool = False,
     max_examples: int | None = None,
     max_length: int | None = None,
+    min_length: int = 0,
 ) -> Completions:
-    """Examples from a source (see `mgs.data.sources`)."""
+    """Examples from a source (see `mgs.data.sources`); `min_length` leaves out sequences of fewer tokens."""
     lines = load_lines(source, split, drop_headings)
     name = source.rstrip("/").split("/")[-1]
-    completions = completions_from_lines(
-        lines, tokenizer, context, name if split == "all" else f"{name}@{split}", max_length
-    )
+    name += f"@{split}" if split != "all" else ""
+    name += f"≥{min_length}" if min_length else ""
+    completions = completions_from_lines(lines, tokenizer, context, name, max_length, min_length=min_length)
     return completions[:max_examples]
 
 
@@ -62,6 +63,7 @@ def completions_from_lines(
     name: str = "lines",
     max_length: int | None = None,
     columns: Sequence[dict[str, Any]] | None = None,
+    min_length: int = 0,
 ) -> Completions:
     """Split each line after `context` tokens; sequences of `context` tokens or fewer, ⟨eos⟩ counted, are discarded.
 
@@ -69,17 +71,18 @@ def completions_from_lines(
     """
     if context < 1:
         raise UserError(f"context must be at least 1 token, got {context}")
+    shortest = max(context + 1, min_length)
     eos = end_of_sequence(tokenizer)
     space = " " if marks_spaces(tokenizer) else ""
     rows = tokenizer([space + line for line in lines], add_special_tokens=False, verbose=False)["input_ids"]
     examples = [
         Example(tuple(ids[:context]), tuple(ids[context:]), extra)
         for ids, extra in zip(([*row, eos][:max_length] for row in rows), columns or [{} for _ in rows], strict=True)
-        if len(ids) > context
+        if len(ids) >= shortest
     ]
     if not examples:
         raise UserError(
-            f"all {len(lines)} sequences of {name!r} are too short: each needs more than {context} tokens, ⟨eos⟩ "
+            f"all {len(lines)} sequences of {name!r} are too short: each needs more than {shortest - 1} tokens, ⟨eos⟩ "
             "counted (give longer sequences or a smaller context)"
         )
     return Completions(examples, len(lines) - len(examples), name)

@@ -18,7 +18,7 @@ from mgs.data.docstrings import docstring_paragraphs
 from mgs.errors import UserError, unknown
 
 SPLITS = ("train", "valid", "test", "all")
-HELD_OUT_PERCENT = 3  # of the lines for `valid`, and as many for `test`
+HELD_OUT_PERCENT = 5  # of the lines for `valid`, and as many for `test`
 SPLIT_WORDS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 HUB_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
 OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open}

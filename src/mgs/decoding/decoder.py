@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,15 @@ from mgs.models.likelihood import padded
 KINDS = ("greedy", "beam-N", "sample")
 TRAINING_LENGTH = 1.3  # × the longest target of the batch: the cap while training
 EVALUATION_LENGTH = 500
+LIBRARY_TOP_K = 50  # what `generate` samples from when its configuration says nothing
+# `generate` fills what a configuration leaves open from the model's own: penalties that no decoder here asked for.
+NEUTRAL: dict[str, Any] = {
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "length_penalty": 1.0,
+    "early_stopping": False,
+    "min_new_tokens": 0,
+}
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 512}
 
 
@@ -45,7 +55,7 @@ class Decoder:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.beams < 1 or self.temperature <= 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+        if self.beams < 1 or not self.temperature > 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
             raise UserError(f"a decoder needs beams ≥ 1, temperature > 0, top_k ≥ 0 and 0 < top_p ≤ 1; got {self!r}")
         if self.beams > 1 and self.sample:
             raise UserError("beam search does not sample: choose 'beam-N' or 'sample'")
@@ -54,14 +64,17 @@ class Decoder:
     def parse(cls, text: str) -> Decoder:
         """`greedy`, `beam-N`, or `sample` with options: `sample,top_k=40,top_p=0.9,temperature=0.7`."""
         kind, *options = text.replace(" ", "").split(",")
-        if kind.startswith("beam-") and kind[5:].isdigit():
-            return cls(beams=int(kind[5:]))
-        if kind not in ("greedy", "sample"):
+        beam = kind.startswith("beam-") and kind[5:].isdecimal()
+        if not beam and kind not in ("greedy", "sample"):
             raise unknown("decoder", text, KINDS)
+        if options and kind != "sample":
+            raise UserError(f"the decoder {kind!r} takes no options, got {','.join(options)!r}: only 'sample' does")
+        if beam:
+            return cls(beams=int(kind[5:]))
         values: dict[str, float] = {}
         for option in options:
             name, _, value = option.partition("=")
-            if kind == "greedy" or name not in ("temperature", "top_k", "top_p"):
+            if name not in ("temperature", "top_k", "top_p"):
                 raise unknown(f"option of decoder {kind!r}", name, ("temperature", "top_k", "top_p"))
             try:
                 values[name] = int(value) if name == "top_k" else float(value)
@@ -72,10 +85,12 @@ class Decoder:
     @classmethod
     def from_generation_config(cls, config: GenerationConfig) -> Decoder:
         """The decoder a `GenerationConfig` describes."""
-        if config.do_sample:
-            values = {name: getattr(config, name) for name in ("temperature", "top_k", "top_p")}
-            return cls(sample=True, **{name: value for name, value in values.items() if value is not None})
-        return cls(beams=config.num_beams or 1)
+        beams = config.num_beams or 1
+        if not config.do_sample:
+            return cls(beams=beams)
+        values = {name: getattr(config, name) for name in ("temperature", "top_k", "top_p")}
+        given = {name: value for name, value in values.items() if value is not None}
+        return cls(beams=beams, sample=True, **({"top_k": LIBRARY_TOP_K} | given))
 
     def __str__(self) -> str:
         if self.beams > 1:
@@ -131,15 +146,21 @@ class Decoder:
         processors = LogitsProcessorList()
         if self.sample:
             processors = LogitsProcessorList([*self.warpers(), GumbelNoise(keys_B, start=ids.shape[1])])
+        config = self.plain_config(max_new_tokens, eos)
         out = model.generate(  # type: ignore[operator]
-            input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=self.plain_config(max_new_tokens, eos)
+            input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=config
         )
         return [ended_at(row, eos) for row in out[:, ids.shape[1] :].tolist()]
 
     def plain_config(self, max_new_tokens: int, eos: int) -> GenerationConfig:
         """Without the library's own sampling: ours is greedy search on noisy logits."""
         return GenerationConfig(
-            do_sample=False, num_beams=self.beams, max_new_tokens=max_new_tokens, eos_token_id=eos, pad_token_id=eos
+            do_sample=False,
+            num_beams=self.beams,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=eos,
+            pad_token_id=eos,
+            **NEUTRAL,
         )
 
     def warpers(self) -> LogitsProcessorList:

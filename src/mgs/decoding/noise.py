@@ -32,7 +32,7 @@ def gumbel(keys_B: Tensor, position: int, vocabulary: int) -> Tensor:
     bits = (bits ^ _shift(bits, 30)) * _MIX[0]
     bits = (bits ^ _shift(bits, 27)) * _MIX[1]
     bits = bits ^ _shift(bits, 31)
-    uniform = (_shift(bits, 11).double() + 0.5) * 2.0**-53  # strictly between 0 and 1
+    uniform = (_shift(bits, 12).double() + 0.5) * 2.0**-52  # strictly between 0 and 1: 53 bits would round up to 1
     return -torch.log(-torch.log(uniform))
 
 

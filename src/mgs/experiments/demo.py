@@ -1,0 +1,119 @@
+"""The demo's experiment: one starting model, three methods on top of it, one table.
+
+Everything is small but nothing is different in kind: the same trainers, costs and figures as for a real model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from mgs.data import Completions, load_completions
+from mgs.decoding import Decoder
+from mgs.metrics import Evaluation, evaluate_completion, human_figures, texts
+from mgs.models import load_model, load_tokenizer
+from mgs.training import MGSConfig, MGSTrainer, MRTConfig, MRTTrainer, PGConfig, PGTrainer
+from mgs.types import Text
+
+COST = "lm"
+TEST_PREFIXES = 300
+WATCHED_PREFIXES = 48  # decoded during training, for the curves
+CAP = 200
+
+#: What each method is given beyond the library's defaults; printed with the table.
+RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "MGS-LM": (
+        MGSTrainer,
+        MGSConfig,
+        {
+            "max_steps": 8,
+            "eval_steps": 2,
+            "batch_tokens": 4096,
+            "num_gradients": 6,
+            "lengths": [0.1, 0.3, 1.0],
+            "num_candidates": 19,
+            "mix": 0.05,
+            "noise": 0.0,
+            "score_prefixes": 32,
+            "temperature": "auto",
+            "effective_share": 0.15,
+            "optim": "sgd",
+            "learning_rate": 1.0,
+            "weight_decay": 0.0,
+        },
+    ),
+    "MRT-LM (+MLE 0.1)": (MRTTrainer, MRTConfig, {"max_steps": 40, "eval_steps": 10, "mle_share": 0.1}),
+    "PG-LM (+MLE 0.1)": (PGTrainer, PGConfig, {"max_steps": 40, "eval_steps": 10, "mle_share": 0.1}),
+}
+
+
+@dataclass
+class DemoResult:
+    """Rows of the table by method, with what led to them."""
+
+    signature: str
+    rows: dict[str, dict[str, float]]
+    curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)  # watched figures over updates
+    continuations: dict[str, list[Text]] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    test: Completions | None = None
+
+    def save(self, file: Path) -> None:
+        rows = [{"method": name, **figures} for name, figures in self.rows.items()]
+        content = {"signature": self.signature, "rows": rows, "settings": self.settings, "curves": self.curves}
+        file.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "small", say: Any = print) -> DemoResult:
+    """Evaluate the starting model, train each method from it, evaluate each, and return it all."""
+    tokenizer = load_tokenizer(model)
+    start = load_model(model)
+    train = load_completions(data, tokenizer, "train", max_length=512)
+    watched = load_completions(data, tokenizer, "valid", max_examples=WATCHED_PREFIXES, max_length=512)
+    test = load_completions(data, tokenizer, "test", max_examples=TEST_PREFIXES, max_length=512)
+
+    say(f"MLE: the starting model, {sum(p.numel() for p in start.parameters()):,} parameters, on {len(test)} prefixes")
+    base = evaluate(start, tokenizer, test, start)
+    result = DemoResult(base.signature, {"MLE": base.figures}, test=test)
+    result.continuations["MLE"] = base.hypotheses
+    first = evaluate(start, tokenizer, watched, start).figures
+    for name, (trainer_type, config_type, options) in RECIPES.items():
+        say(f"{name}: {options['max_steps']} updates")
+        folder = out / name.split(" ")[0].lower()
+        config = config_type(
+            output_dir=str(folder), seed=seed, eval_max_new_tokens=CAP, save_strategy="no", keep_best=False, report_to="none", **options
+        )
+        trainer = trainer_type(load_model(model), COST, config, train, eval_dataset=watched, processing_class=tokenizer)
+        trainer.train()
+        trainer.save_model(str(folder))
+        evaluation = evaluate(trainer.model, tokenizer, test, trainer.scorer)
+        result.rows[name] = evaluation.figures
+        result.continuations[name] = evaluation.hypotheses
+        result.settings[name] = options
+        result.curves[name] = [{"step": 0.0, **first}, *watched_figures(trainer.state.log_history)]
+    result.rows["Human"] = human_figures(tokenizer, test, start)
+    result.continuations["Human"] = texts(tokenizer, [example.target for example in test])
+    return result
+
+
+def evaluate(model: nn.Module, tokenizer: PreTrainedTokenizerBase, data: Completions, scorer: nn.Module) -> Evaluation:
+    return evaluate_completion(model, tokenizer, data, Decoder(), scorer, CAP)
+
+
+def watched_figures(history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The evaluations in a trainer's log."""
+    return [
+        {name.removeprefix("eval_"): value for name, value in entry.items() if name == "step" or name.startswith("eval_")}
+        for entry in history
+        if "eval_cost" in entry
+    ]
+
+
+def worst_first(texts: list[Text], num: int) -> list[int]:
+    """The rule for examples: the prefixes whose continuations by the starting model are longest, ties by order."""
+    return sorted(range(len(texts)), key=lambda i: (-len(texts[i].token_ids), i))[:num]

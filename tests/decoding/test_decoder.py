@@ -1,0 +1,203 @@
+import copy
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from mgs.decoding import Decoder, decoder, row_keys, training_length
+from mgs.errors import UserError
+
+PREFIXES = [(5, 6, 7), (300, 2), (11, 12, 13, 14, 15, 16), (9,), (120, 121, 122), (40, 41)]
+GREEDY, SAMPLE = Decoder(), Decoder(sample=True)
+NO_EOS = 399
+
+
+def library(model, prefixes, max_new_tokens, eos, **options):
+    """`generate` on left-padded prefixes, each continuation cut after its ⟨eos⟩."""
+    longest = max(map(len, prefixes))
+    ids = torch.tensor([[eos] * (longest - len(p)) + list(p) for p in prefixes])
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prefixes])
+    options = {"do_sample": False, "max_new_tokens": max_new_tokens, "eos_token_id": eos, "pad_token_id": eos} | options
+    rows = model.generate(ids, attention_mask=mask, **options)[:, longest:].tolist()
+    return [tuple(row[: row.index(eos) + 1] if eos in row else row) for row in rows]
+
+
+def an_eos(decode):
+    """A token that ends some rows of `decode(eos)` early and others not at all."""
+    outs = decode(NO_EOS)
+    for token in sorted({token for out in outs for token in out}):
+        lengths = {len(out) for out in decode(token)}
+        if len(lengths) >= 3:
+            return token
+    raise AssertionError("no token ends rows at different times: choose other weights")
+
+
+def test_greedy_equals_generate(model):
+    eos = an_eos(lambda eos: library(model, PREFIXES, 25, eos))
+    assert GREEDY(model, PREFIXES, 25, eos) == library(model, PREFIXES, 25, eos)
+
+
+@pytest.mark.parametrize("beams", [2, 4])
+def test_beam_search_equals_generate(model, beams):
+    eos = an_eos(lambda eos: GREEDY(model, PREFIXES, 15, eos))
+    expected = library(model, PREFIXES, 15, eos, num_beams=beams)
+    assert Decoder(beams=beams)(model, PREFIXES, 15, eos) == expected
+    assert expected != GREEDY(model, PREFIXES, 15, eos)  # searching does change something
+
+
+@pytest.mark.parametrize("options", ["", ",temperature=3.0", ",top_k=3,temperature=4.0", ",top_p=0.8,temperature=3.0"])
+def test_sampling_in_the_loop_equals_sampling_through_generate(model, options):
+    sampler = Decoder.parse("sample" + options)
+    eos = an_eos(lambda eos: sampler(model, PREFIXES, 20, eos, noise=(4, 2)))
+    fast = sampler(model, PREFIXES, 20, eos, noise=(4, 2))
+    assert fast == sampler.generate(model, PREFIXES, 20, eos, row_keys(range(len(PREFIXES)), 4, 2))
+    assert fast != sampler(model, PREFIXES, 20, eos, noise=(4, 3))
+    assert fast == sampler(model, PREFIXES, 20, eos, noise=(4, 2))
+
+
+def test_sampling_from_the_best_token_is_greedy(model):
+    assert Decoder(sample=True, top_k=1)(model, PREFIXES, 20, NO_EOS, (9,)) == GREEDY(model, PREFIXES, 20, NO_EOS)
+
+
+def test_first_tokens_are_distributed_as_the_model_says(llama):
+    """5,000 samples of one token against the softmax at temperature 2, filtered to the best 5."""
+    prefix, num_draws = (5, 6, 7), 5000
+    sampler = Decoder(sample=True, temperature=2.0, top_k=5)
+    drawn = torch.tensor([out[0] for out in sampler(llama, [prefix] * num_draws, 1, NO_EOS)])
+    with torch.no_grad():
+        top, tokens = (llama(torch.tensor([prefix])).logits[0, -1] / 2).topk(5)
+    expected = torch.softmax(top.double(), 0) * num_draws
+    counts = torch.bincount(drawn, minlength=400)[tokens]
+    assert counts.sum() == num_draws
+    assert ((counts - expected) ** 2 / expected.clamp(min=1)).sum() < 18.5  # 99.9th percentile, 4 degrees of freedom
+
+
+def test_a_rows_noise_does_not_depend_on_the_rest_of_the_batch(gpt2):
+    together = SAMPLE(gpt2, PREFIXES, 20, NO_EOS, noise=(1,))
+    assert SAMPLE(gpt2, PREFIXES[:2], 20, NO_EOS, noise=(1,)) == together[:2]
+    others = [(77,), (78, 79), *PREFIXES[2:]]
+    assert SAMPLE(gpt2, others, 20, NO_EOS, noise=(1,))[2:] == together[2:]
+    twice = SAMPLE(gpt2, [PREFIXES[0]] * 2, 20, NO_EOS, noise=(1,))
+    assert twice[0] != twice[1]
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample", "beam-3"])
+def test_cutting_a_large_batch_into_pieces_changes_nothing(gpt2, monkeypatch, kind):
+    chosen = Decoder.parse(kind)
+    whole = chosen(gpt2, PREFIXES, 12, NO_EOS, noise=(8,))
+    monkeypatch.setattr(decoder, "ROWS_AT_ONCE", {"cpu": 4})
+    assert chosen(gpt2, PREFIXES, 12, NO_EOS, noise=(8,)) == whole
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample", "beam-2"])
+def test_the_cap_and_the_models_window_are_respected(llama, kind):
+    chosen = Decoder.parse(kind)
+    assert {len(out) for out in chosen(llama, PREFIXES, 5, NO_EOS)} == {5}
+    long = [(7,) * 58, (8, 9)]
+    assert {len(out) for out in chosen(llama, long, 500, NO_EOS)} == {6}  # a window of 64
+
+
+def test_no_room_in_the_window_and_no_new_tokens_are_errors(llama):
+    with pytest.raises(UserError, match="prefix of 64 tokens leaves no room in the model's window of 64"):
+        GREEDY(llama, [(7,) * 64], 5, NO_EOS)
+    with pytest.raises(UserError, match="at least 1, got 0"):
+        GREEDY(llama, [(7,)], 0, NO_EOS)
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample", "beam-2"])
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_off_and_training_mode_is_restored(gpt2, kind, training):
+    chosen, copied = Decoder.parse(kind), copy.deepcopy(gpt2).train(training)
+    assert chosen(copied, PREFIXES, 10, NO_EOS) == chosen(gpt2, PREFIXES, 10, NO_EOS)
+    assert {module.training for module in copied.modules()} == {training}
+
+
+def test_training_mode_is_restored_after_an_exception(gpt2):
+    copied = copy.deepcopy(gpt2).train()
+    with pytest.raises(IndexError):
+        GREEDY(copied, [(10_000,)], 5, NO_EOS)
+    assert copied.training
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample", "beam-2"])
+def test_the_models_own_generation_settings_do_not_leak_in(gpt2, kind):
+    """A model may come with penalties of its own: a decoder does what its name says."""
+    penalised = copy.deepcopy(gpt2)
+    penalised.generation_config = GenerationConfig(
+        repetition_penalty=3.0, no_repeat_ngram_size=1, length_penalty=5.0, min_new_tokens=9, early_stopping=True
+    )
+    chosen, keys = Decoder.parse(kind), row_keys(range(6), 0)
+    eos = an_eos(lambda eos: chosen(gpt2, PREFIXES, 15, eos))
+    expected = chosen(gpt2, PREFIXES, 15, eos)
+    assert chosen(penalised, PREFIXES, 15, eos) == expected
+    assert chosen.generate(penalised, PREFIXES, 15, eos, keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("greedy", Decoder()),
+        ("beam-5", Decoder(beams=5)),
+        ("sample", Decoder(sample=True)),
+        ("sample,top_k=40", Decoder(sample=True, top_k=40)),
+        ("sample,temperature=0.7,top_k=40,top_p=0.9", Decoder(sample=True, temperature=0.7, top_k=40, top_p=0.9)),
+    ],
+)
+def test_a_decoder_and_its_name_are_the_same(text, value):
+    assert Decoder.parse(text) == value
+    assert str(value) == text
+
+
+def test_spaces_and_the_order_of_options_do_not_matter():
+    assert str(Decoder.parse(" sample, top_p=0.9, top_k=4 ")) == "sample,top_k=4,top_p=0.9"
+    assert Decoder.parse("beam-1") == Decoder.parse("greedy")
+
+
+WRONG = {
+    "greddy": r"unknown decoder 'greddy': did you mean 'greedy'\? \(allowed: greedy, beam-N, sample\)",
+    "beam": r"unknown decoder 'beam': did you mean 'beam-N'",
+    "beam-x": r"unknown decoder 'beam-x'",
+    "beam-²": r"unknown decoder 'beam-²'",
+    "beam-0": r"beams ≥ 1",
+    "beam-5,top_k=4": r"decoder 'beam-5' takes no options, got 'top_k=4'",
+    "greedy,top_k=4": r"decoder 'greedy' takes no options, got 'top_k=4'",
+    "sample,topk=4": r"unknown option of decoder 'sample' 'topk': did you mean 'top_k'",
+    "sample,top_k=many": r"option top_k needs a number, got 'many'",
+    "sample,top_k=-1": r"top_k ≥ 0",
+    "sample,top_p=0": r"0 < top_p ≤ 1",
+    "sample,top_p=1.5": r"0 < top_p ≤ 1",
+    "sample,temperature=0": r"temperature > 0",
+    "sample,temperature=nan": r"temperature > 0",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items(), ids=WRONG.keys())
+def test_a_decoder_that_does_not_exist_is_an_error_that_says_what_does(text, message):
+    with pytest.raises(UserError, match=message):
+        Decoder.parse(text)
+
+
+def test_beam_search_does_not_sample():
+    with pytest.raises(UserError, match="beam search does not sample"):
+        Decoder(beams=3, sample=True)
+
+
+def test_a_generation_config_gives_the_decoder_it_describes():
+    read = Decoder.from_generation_config
+    assert read(GenerationConfig()) == GREEDY
+    assert read(GenerationConfig(num_beams=4)) == Decoder(beams=4)
+    assert read(GenerationConfig(do_sample=True, top_k=0, top_p=0.9, temperature=0.5)) == Decoder(
+        sample=True, top_p=0.9, temperature=0.5
+    )
+    with pytest.raises(UserError, match="beam search does not sample"):
+        read(GenerationConfig(do_sample=True, num_beams=4))
+
+
+def test_a_sampling_config_without_top_k_means_the_librarys_default():
+    default = GenerationConfig._get_default_generation_params()["top_k"]
+    assert Decoder.from_generation_config(GenerationConfig(do_sample=True)) == Decoder(sample=True, top_k=default)
+
+
+@pytest.mark.parametrize(("longest", "cap"), [(10, 13), (1, 1), (0, 1), (101, 131)])
+def test_the_cap_in_training_is_a_third_more_than_the_longest_target(longest, cap):
+    assert training_length(longest) == cap
