@@ -13,6 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from mgs.models import new_model, train_tokenizer
 
+torch.set_num_threads(1)  # the models are too small for more to pay, and machines that test are busy
+
 SUBJECTS = ("the cat", "a small dog", "my old neighbour", "the captain of the ship", "our teacher", "one of the girls")
 VERBS = ("sat on", "looked at", "painted", "slowly walked around", "never forgot", "wrote a song about")
 OBJECTS = ("the red mat", "an empty house", "the river in winter", "two yellow birds", "every page of the book")
