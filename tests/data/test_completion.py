@@ -39,6 +39,15 @@ def test_sequences_longer_than_the_window_are_cut_and_have_no_eos(word_tokenizer
     assert [e.prefix + e.target for e in data] == [(1, 2, 3, 4), (1, 2, 3, 0), (1, 2, 0)]
 
 
+def test_shorter_sequences_can_be_left_out_and_the_name_says_so(tmp_path, word_tokenizer):
+    (tmp_path / "letters").write_text("a b c\na b c d\na b\n")  # 4, 5 and 3 tokens with ⟨eos⟩
+    data = load_completions(str(tmp_path / "letters"), word_tokenizer, context=1, min_length=4)
+    assert [len(e) for e in data] == [4, 5]
+    assert (data.signature, data.num_discarded) == ("letters≥4#2", 1)
+    with pytest.raises(UserError, match="all 3 sequences .* too short: each needs more than 8 tokens"):
+        load_completions(str(tmp_path / "letters"), word_tokenizer, context=1, min_length=9)
+
+
 def test_byte_level_bpe_gets_a_leading_space(tokenizer, sentences):
     data = completions_from_lines(sentences[:20], tokenizer, context=3)
     for sentence, example in zip(sentences, data, strict=False):
