@@ -44,7 +44,7 @@ def test_shorter_sequences_can_be_left_out_and_the_name_says_so(tmp_path, word_t
     data = load_completions(str(tmp_path / "letters"), word_tokenizer, context=1, min_length=4)
     assert [len(e) for e in data] == [4, 5]
     assert (data.signature, data.num_discarded) == ("letters≥4#2", 1)
-    with pytest.raises(UserError, match="all 3 sequences .* too short: each needs more than 8 tokens"):
+    with pytest.raises(UserError, match=r"all 3 sequences .* too short: each needs more than 8 tokens"):
         load_completions(str(tmp_path / "letters"), word_tokenizer, context=1, min_length=9)
 
 
