@@ -155,6 +155,12 @@ def test_the_gradient_is_clipped(gpt2, batch, make_task, grad, log_p):
         assert log["gradient_norm"] == pytest.approx(expected, rel=1e-4)
 
 
+def test_the_gradient_is_computed_with_dropout(make_gpt2, batch, make_task):
+    model = make_gpt2(dropout=0.3).eval()
+    norms = {MGS(make_task(), max_gradient_norm=1e9)(model.eval(), batch, KEY).log["gradient_norm"] for _ in range(4)}
+    assert len(norms) == 4
+
+
 def test_the_log_adds_the_batch_to_what_an_update_reports(gpt2, batch, make_task):
     log = MGS(make_task())(gpt2, batch, KEY).log
     assert log["max_target"] == 3

@@ -113,6 +113,13 @@ def test_a_restart_goes_on_where_the_method_was(gpt2, batch, make_task):
     assert method.state() == other.state()
 
 
+def test_samples_are_drawn_without_dropout_and_scored_with_it(make_gpt2, batch, make_task):
+    model = make_gpt2(dropout=0.3)
+    outcomes = [PG(make_task(), num_samples=4, baseline=0.5)(model.eval(), batch, KEY) for _ in range(3)]
+    assert [outcome.log["costs"] for outcome in outcomes] == [outcomes[0].log["costs"]] * 3
+    assert len({outcome.gradient["transformer.ln_f.bias"].sum().item() for outcome in outcomes}) == 3
+
+
 def test_the_advantage_is_cost_minus_baseline_and_costs_carry_no_gradient():
     log_likelihoods = torch.tensor([-1.0, -2.0], dtype=torch.float64, requires_grad=True)
     samples = Samples([Text("", (0,))] * 2, [3.0, 5.0], [0, 0], log_likelihoods)
