@@ -1,4 +1,6 @@
 import copy
+import math
+from collections import Counter
 
 import pytest
 import torch
@@ -58,17 +60,33 @@ def test_sampling_from_the_best_token_is_greedy(model):
     assert Decoder(sample=True, top_k=1)(model, PREFIXES, 20, NO_EOS, (9,)) == GREEDY(model, PREFIXES, 20, NO_EOS)
 
 
-def test_first_tokens_are_distributed_as_the_model_says(llama):
-    """5,000 samples of one token against the softmax at temperature 2, filtered to the best 5."""
+def filtered(logits, temperature, top_k, top_p):
+    """The distribution by hand: the best `top_k` tokens, of those the fewest that hold `top_p` of the mass."""
+    best = sorted(((value / temperature, token) for token, value in enumerate(logits)), reverse=True)[: top_k or None]
+    weights = [math.exp(value - best[0][0]) for value, _ in best]
+    kept, mass = [], 0.0
+    for weight, (_, token) in zip(weights, best, strict=True):
+        if mass >= top_p * sum(weights):
+            break
+        kept.append((token, weight))
+        mass += weight
+    return {token: weight / mass for token, weight in kept}
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(2.0, 5, 1.0), (1.0, 0, 0.6), (3.0, 8, 0.7), (0.5, 0, 0.7)]
+)
+def test_first_tokens_are_distributed_as_the_model_and_the_options_say(llama, temperature, top_k, top_p):
     prefix, num_draws = (5, 6, 7), 5000
-    sampler = Decoder(sample=True, temperature=2.0, top_k=5)
-    drawn = torch.tensor([out[0] for out in sampler(llama, [prefix] * num_draws, 1, NO_EOS)])
+    sampler = Decoder(sample=True, temperature=temperature, top_k=top_k, top_p=top_p)
+    counts = Counter(out[0] for out in sampler(llama, [prefix] * num_draws, 1, NO_EOS))
     with torch.no_grad():
-        top, tokens = (llama(torch.tensor([prefix])).logits[0, -1] / 2).topk(5)
-    expected = torch.softmax(top.double(), 0) * num_draws
-    counts = torch.bincount(drawn, minlength=400)[tokens]
-    assert counts.sum() == num_draws
-    assert ((counts - expected) ** 2 / expected.clamp(min=1)).sum() < 18.5  # 99.9th percentile, 4 degrees of freedom
+        expected = filtered(llama(torch.tensor([prefix])).logits[0, -1].tolist(), temperature, top_k, top_p)
+    assert 2 <= len(expected) < 100
+    assert set(counts) <= set(expected)
+    chi_square = sum((counts[t] - num_draws * p) ** 2 / max(1, num_draws * p) for t, p in expected.items())
+    degrees = len(expected) - 1
+    assert chi_square < degrees + 4 * math.sqrt(2 * degrees) + 8  # mean and deviation of chi-square, with room
 
 
 def test_a_rows_noise_does_not_depend_on_the_rest_of_the_batch(gpt2):
