@@ -51,7 +51,8 @@ def decode_loop(
             rows, tokens = rows[kept], tokens[kept]
             attention = attention[kept] if attention is not None else None
             cache.batch_select_indices(kept)  # type: ignore[union-attr]
-        inputs = tokens.unsqueeze(1)
+        # Rows that have ended read some other token: a model may take ⟨eos⟩ for padding and warn.
+        inputs = torch.where(tokens == eos, int(eos == 0), tokens).unsqueeze(1)
         if attention is not None:
             attention = torch.cat([attention, attention.new_ones(len(rows), 1)], dim=1)
     return [ended_at(row, eos) for row in out_BT[:, : position + 1].tolist()]

@@ -24,6 +24,7 @@ COST = "lm"
 TEST_PREFIXES = 300
 WATCHED_PREFIXES = 48  # decoded during training, for the curves
 CAP = 200
+MIN_LENGTH = 42  # tokens of a sequence: what the small model was trained on
 
 #: What each method is given beyond the library's defaults; printed with the table.
 RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -73,9 +74,9 @@ def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "s
     """Evaluate the starting model, train each method from it, evaluate each, and return it all."""
     tokenizer = load_tokenizer(model)
     start = load_model(model)
-    train = load_completions(data, tokenizer, "train", max_length=512)
-    watched = load_completions(data, tokenizer, "valid", max_examples=WATCHED_PREFIXES, max_length=512)
-    test = load_completions(data, tokenizer, "test", max_examples=TEST_PREFIXES, max_length=512)
+    train = load_completions(data, tokenizer, "train", max_length=512, min_length=MIN_LENGTH)
+    watched = load_completions(data, tokenizer, "valid", max_examples=WATCHED_PREFIXES, max_length=512, min_length=MIN_LENGTH)
+    test = load_completions(data, tokenizer, "test", max_examples=TEST_PREFIXES, max_length=512, min_length=MIN_LENGTH)
 
     say(f"MLE: the starting model, {sum(p.numel() for p in start.parameters()):,} parameters, on {len(test)} prefixes")
     base = evaluate(start, tokenizer, test, start)

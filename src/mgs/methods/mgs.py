@@ -13,12 +13,15 @@ from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
 
+SPLITS = ("order", "length")
+
 
 @dataclass
 class MGS(Stateless):
     """Minimises `task` by parameter search.
 
-    `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of its own; all prefixes, or the first
+    `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of its own: in the order drawn, or, with
+    `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
     `score_prefixes` of them, score every candidate. `log_base` also decodes θ itself, which only the log needs.
     """
 
@@ -27,6 +30,7 @@ class MGS(Stateless):
     num_candidates: int = 4
     temperature: Temperature = field(default_factory=Temperature)
     num_gradients: int = 1
+    split: str = "order"
     score_prefixes: int | None = None
     max_gradient_norm: float = 1.0
     log_base: bool = False
@@ -59,7 +63,7 @@ class MGS(Stateless):
         """g_j = −∇L_MLE of each part of the batch, clipped."""
         model.train()
         gradients, losses = [], []
-        for part in parts(batch, self.num_gradients):
+        for part in parts(batch, self.num_gradients, self.split):
             with autocast(model, self.bf16):
                 loss = mle_loss(model, part)
             ascent = {name: -tensor for name, tensor in gradient_of(loss, model).items()}
@@ -68,8 +72,11 @@ class MGS(Stateless):
         return gradients, losses
 
 
-def parts(batch: Batch, num: int) -> list[Batch]:
-    """The batch in `num` parts of nearly equal size, in its own order (fewer if it has fewer rows)."""
+def parts(batch: Batch, num: int, split: str = "order") -> list[Batch]:
+    """The batch in `num` parts of nearly equal size (fewer if it has fewer rows), as drawn or by length of target."""
+    order = list(range(len(batch)))
+    if split == "length":
+        order.sort(key=lambda row: len(batch.examples[row].target))
     num = min(num, len(batch))
     cuts = [round(i * len(batch) / num) for i in range(num + 1)]
-    return [batch.select(range(start, end)) for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [batch.select(order[start:end]) for start, end in zip(cuts, cuts[1:], strict=False)]

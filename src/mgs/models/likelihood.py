@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mgs.data.batches import token_batches
 
-SCORING_BUDGET = 16_384  # padded tokens in one forward pass when no gradient is kept
+SCORING_BUDGET = {"cpu": 4_096, "cuda": 65_536}  # padded tokens in one forward pass when no gradient is kept
 
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device | str, left: bool = False) -> Tensor:
@@ -55,11 +55,12 @@ def score(
     prefixes: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     with_prefix: bool = False,
-    budget: int = SCORING_BUDGET,
+    budget: int | None = None,
 ) -> list[float]:
     """log p(Y | X), or log p(X, Y), of any number of pairs, batched by length, without gradients or dropout."""
     lengths = [len(x) + len(y) for x, y in zip(prefixes, targets, strict=True)]
     scores = [0.0] * len(lengths)
+    budget = budget or SCORING_BUDGET.get(next(model.parameters()).device.type, 4_096)
     training = model.training
     model.eval()
     try:

@@ -8,7 +8,8 @@ from typing import Any
 from transformers import TrainingArguments
 
 from mgs.decoding import EVALUATION_LENGTH, Decoder
-from mgs.errors import UserError
+from mgs.errors import UserError, unknown
+from mgs.methods.mgs import SPLITS
 from mgs.search import ProposalForm, Temperature
 
 
@@ -87,6 +88,7 @@ class MGSConfig(SequenceConfig):
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
     num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
+    split: str = option("order", "How the batch is cut into those parts: order (as drawn) or length (of targets).")
     lengths: list[float] = option([1.0], "Lengths at which each gradient is a centre.")
     noise: float = option(1.0, "Noise level, times the noise scale; 0 leaves the centres themselves.")
     noise_scale: str = option("tensor", "Scale of the noise: mean |gradient| per tensor, global, or constant.")
@@ -101,6 +103,8 @@ class MGSConfig(SequenceConfig):
         super().__post_init__()
         self.proposal_form()
         self.search_temperature()
+        if self.split not in SPLITS:
+            raise unknown("split", self.split, SPLITS)
 
     def proposal_form(self) -> ProposalForm:
         return ProposalForm(

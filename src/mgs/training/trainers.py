@@ -69,6 +69,7 @@ class MGSTrainer(CostTrainer):
             args.num_candidates,
             args.search_temperature(),
             args.num_gradients,
+            args.split,
             args.score_prefixes,
             args.gradient_norm,
             args.log_base,
