@@ -19,7 +19,7 @@ $python -m mgs train mle --model new:small --tokenizer "$out/tokenizer" --data "
     --eval_steps 1000 --save_steps 1000 --report_to none --seed 0 --out "$out/wikipedia"
 $python scripts/small_tokenizer.py --halve "$out/wikipedia" "$out/halved"
 $python -m mgs train mle --model "$out/halved" --data "$corpus" --min_length 42 \
-    --loss_on_prefix --batch_tokens 16384 --by_length --max_steps "${FINE_STEPS:-900}" --learning_rate 1e-3 \
+    --loss_on_prefix --batch_tokens 16384 --by_length --max_steps "${FINE_STEPS:-400}" --learning_rate 1e-3 \
     --lr_scheduler_type linear --warmup_steps 50 --adam_beta2 0.98 --bf16 "${BF16:-true}" --logging_steps 50 \
     --eval_strategy no --save_strategy no --report_to none --seed 0 --out "$out/final"
 $python scripts/small_tokenizer.py --halve "$out/final" "$out/package"
