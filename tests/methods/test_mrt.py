@@ -91,9 +91,9 @@ def test_over_all_sequences_with_temperature_one_the_risk_is_the_expected_cost(
 
 
 def sample_set(model, prefixes, num_samples):
-    """The samples of the method, drawn by ourselves: one noise for each number."""
-    draws = [Decoder(sample=True)(model, prefixes, 3, 0, (*KEY, number)) for number in range(num_samples)]
-    return [list(row) for row in zip(*draws, strict=True)]
+    """The samples of the method, drawn by ourselves: each row repeated, each repetition with noise of its own."""
+    flat = Decoder(sample=True)(model, [prefix for prefix in prefixes for _ in range(num_samples)], 3, 0, KEY)
+    return [flat[start : start + num_samples] for start in range(0, len(flat), num_samples)]
 
 
 @pytest.mark.parametrize("length_normalised", [False, True])

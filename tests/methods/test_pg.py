@@ -68,8 +68,9 @@ def test_the_method_s_gradient_is_the_sum_by_hand_on_what_it_sampled(
     gpt2, batch, make_task, log_p, grad, combine, assert_same, cost_of
 ):
     outcome = PG(make_task(), num_samples=3, baseline=0.7)(gpt2, batch, KEY)
-    draws = [Decoder(sample=True)(gpt2, batch.prefixes, 3, 0, (*KEY, number)) for number in range(3)]
-    pairs = [(example, draw[row]) for row, example in enumerate(batch.examples) for draw in draws]
+    repeated = [example for example in batch.examples for _ in range(3)]
+    draws = Decoder(sample=True)(gpt2, [example.prefix for example in repeated], 3, 0, KEY)
+    pairs = list(zip(repeated, draws, strict=True))
     costs = [cost_of(y, example.target) for example, y in pairs]
     expected = combine([(c - 0.7) / 12 for c in costs], [grad(log_p(gpt2, e.prefix, y), gpt2) for e, y in pairs])
     assert_same(outcome.gradient, expected)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
@@ -137,4 +138,7 @@ def _nearest(given: str, names: list[str]) -> UserError:
 
 
 def _plain(value: Any) -> str:
+    """As it would be written on the command line."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

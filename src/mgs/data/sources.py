@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mgs.data.docstrings import docstring_paragraphs
+from mgs.data.hub import work_offline_if_unreachable
 from mgs.errors import UserError, unknown
 
 SPLITS = ("train", "valid", "test", "all")
@@ -95,6 +96,7 @@ def _hub_lines(name: str, split: str) -> list[str]:
             f"unknown data {name!r}: no such file, and `datasets` is not installed to look it up on the hub "
             "(allowed: docstrings, a file, a folder, or after `pip install datasets` a hub name)"
         ) from None
+    work_offline_if_unreachable()
     owner_and_name, _, config = name.partition(":")
     hub_split = "+".join(HUB_SPLITS.values()) if split == "all" else HUB_SPLITS[split]
     try:

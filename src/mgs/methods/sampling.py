@@ -30,9 +30,10 @@ class Samples:
 
 
 def draw(task: Task, model: nn.Module, batch: Batch, num_samples: int, key: Key) -> list[list[Text]]:
-    """`num_samples` ancestral samples for each row."""
-    draws = [task.decode(model, batch, (*key, number), ANCESTRAL) for number in range(num_samples)]
-    return [list(row) for row in zip(*draws, strict=True)]
+    """`num_samples` ancestral samples for each row, decoded as one batch."""
+    repeated = batch.select([row for row in range(len(batch)) for _ in range(num_samples)])
+    flat = task.decode(model, repeated, key, ANCESTRAL)
+    return [flat[start : start + num_samples] for start in range(0, len(flat), num_samples)]
 
 
 def scored(task: Task, model: nn.Module, batch: Batch, sets: list[list[Text]], bf16: bool = False) -> Samples:

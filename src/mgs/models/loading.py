@@ -17,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from mgs.data.hub import work_offline_if_unreachable
 from mgs.data.sources import OPENERS
 from mgs.errors import UserError, unknown
 
@@ -106,6 +107,8 @@ def _where(name: str) -> tuple[str, dict[str, str]]:
         return str(path.parent), {"gguf_file": path.name}
     if name.startswith((".", "/", "~")) and not path.is_dir():
         raise UserError(f"no such model folder: {name!r}")
+    if not path.is_dir():
+        work_offline_if_unreachable()
     return name, {}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 STATE = "trainer_state.json"  # the library writes it last
 METHOD_STATE = "method.json"
+PARTS = ("*.safetensors", "optimizer.pt", "scheduler.pt", "rng_state*.pth")
 
 
 def newest_checkpoint(folder: str | Path) -> Path | None:
@@ -22,5 +23,4 @@ def is_whole(checkpoint: Path) -> bool:
         json.loads((checkpoint / METHOD_STATE).read_text())
     except (OSError, ValueError):
         return False
-    weights = any(checkpoint.glob("*.safetensors"))
-    return weights and (checkpoint / "optimizer.pt").exists() and (checkpoint / "scheduler.pt").exists()
+    return all(any(checkpoint.glob(part)) for part in PARTS)

@@ -12,6 +12,9 @@ from mgs.errors import UserError, unknown
 from mgs.methods.mgs import SPLITS
 from mgs.search import ProposalForm, Temperature
 
+#: Options of the library that belong into every resolved configuration.
+ALWAYS_SHOWN = ("max_steps", "num_train_epochs", "seed", "optim", "gradient_accumulation_steps", "bf16", "max_grad_norm")
+
 
 def option(default: Any, help: str, **more: Any) -> Any:
     """A dataclass field with its help."""
@@ -64,9 +67,10 @@ class SequenceConfig(TrainingArguments):
 
     def resolved(self) -> dict[str, Any]:
         """Every option that is ours or differs from the library's default, as plain values."""
-        ours = {f.name for cls in type(self).__mro__[:-1] for f in fields(cls) if f.name in cls.__dict__.get("__annotations__", {}) and cls is not TrainingArguments}
-        values = self.to_dict()
-        return {name: values[name] for name in sorted(values) if name in ours or name in ("max_steps", "num_train_epochs", "seed", "optim", "gradient_accumulation_steps", "bf16", "max_grad_norm")}
+        ours = {name for cls in type(self).__mro__ if issubclass(cls, SequenceConfig) for name in cls.__annotations__}
+        values, defaults = self.to_dict(), type(self)(output_dir=self.output_dir).to_dict()
+        shown = ours.union(ALWAYS_SHOWN)
+        return {name: values[name] for name in sorted(values) if name in shown or values[name] != defaults[name]}
 
 
 @dataclass

@@ -18,13 +18,14 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from mgs.data import BatchStream, Completions, as_completions
 from mgs.decoding import Decoder
-from mgs.errors import UserError
+from mgs.errors import CostError, UserError
 from mgs.methods import Key, Method
 from mgs.metrics import Evaluation, evaluate_completion
 from mgs.models import searched_parameters, window
 from mgs.training.callbacks import Bar, SaveWhenEvaluated, UpdateLog
 from mgs.training.checkpoints import METHOD_STATE, newest_checkpoint
 from mgs.training.config import SequenceConfig
+from mgs.training.randomness import Randomness
 from mgs.types import Batch
 
 
@@ -67,6 +68,7 @@ class SequenceTrainer(Trainer):
         self.add_callback(self.updates)
         self.last_evaluation: Evaluation | None = None
         self._at = (-1, -1)  # step and number within it of the batch in hand
+        self._before: tuple[Randomness, dict[str, Any]] | None = None  # the update in hand
         self._since_log: dict[str, list[float]] = {}
 
     # -- data ------------------------------------------------------------------------------------------------------
@@ -92,6 +94,8 @@ class SequenceTrainer(Trainer):
         """The method's gradient, added to `.grad` as the library's backward pass would."""
         step, micro = self._at
         self._at = (self.state.global_step, micro + 1 if step == self.state.global_step else 0)
+        if self._at[1] == 0:
+            self._before = Randomness.now(), self.method.state()
         outcome = self.method(self.model, inputs, Key(self.args.seed, *self._at))
         share = 1 / self.current_gradient_accumulation_steps
         parameters = searched_parameters(self.model)
@@ -149,11 +153,28 @@ class SequenceTrainer(Trainer):
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
-        """As the library's. `True` goes on from the newest whole checkpoint, or starts if there is none."""
+        """As the library's. `True` goes on from the newest whole checkpoint, or starts if there is none.
+
+        A cost that fails stops the run after a checkpoint of the last update: with the cost mended, resume goes on
+        as if it had never failed.
+        """
         if resume_from_checkpoint is True:
             newest = newest_checkpoint(self.args.output_dir)
             resume_from_checkpoint = str(newest) if newest else None
-        return super().train(resume_from_checkpoint or None, **kwargs)
+        try:
+            return super().train(resume_from_checkpoint or None, **kwargs)
+        except CostError:
+            if self.state.global_step:
+                self._undo_update_in_hand()
+                self._save_checkpoint(self.model, trial=None)
+            raise
+
+    def _undo_update_in_hand(self) -> None:
+        """Back to the end of the last update: its weights are still there, randomness and the method have moved on."""
+        if self._before is not None and self._at[0] == self.state.global_step:
+            randomness, method_state = self._before
+            randomness.restore()
+            self.method.load_state(method_state)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
@@ -176,4 +197,3 @@ def check_window(model: nn.Module, data: Completions) -> None:
 
 def _only(items: list[Batch]) -> Batch:
     return items[0]
-

@@ -1,0 +1,72 @@
+"""What the density does to the weights: effective sample sizes with `unit`, `exact` and `none` on the small model.
+
+    python benchmarks/density.py
+
+One batch's gradient, K candidates of the paper's mixture, all with the same cost: then only the density speaks. The same
+again with the costs of what the candidates decode. A second table shrinks the dimension until `exact` is usable.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mgs.candidates import Task
+from mgs.costs import Cost
+from mgs.data import load_completions
+from mgs.decoding import Decoder
+from mgs.methods.method import gradient_of
+from mgs.methods.mle import mle_loss
+from mgs.models import load_model, load_tokenizer
+from mgs.search import Proposal, ProposalForm, effective_sample_size, importance_weights
+from mgs.search.directions import clipped
+from mgs.types import Batch
+
+K = 16
+STEPS = 5
+
+
+def spread(values: list[float]) -> float:
+    return max(values) - min(values)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    tokenizer, model = load_tokenizer("small"), load_model("small")
+    train = load_completions("docstrings", tokenizer, "train", min_length=42, max_length=512)
+    task = Task(tokenizer, Decoder(), Cost.of("lm", model), max_new_tokens=60)
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, K = {K}, means over {STEPS} batches")
+    print("density   spread of log q   ESS, equal costs   ESS with decoded LM costs")
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for step in range(STEPS):
+        batch = Batch(train.examples[step * 12 : step * 12 + 12])
+        model.train()
+        gradient = clipped({n: -g for n, g in gradient_of(mle_loss(model, batch), model).items()}, 1.0)
+        costs: list[float] | None = None
+        for density in ("unit", "exact", "none"):
+            proposal = Proposal(ProposalForm(density=density), [gradient], K, 0, step)
+            directions = [proposal.sample(k) for k in range(K)]
+            costs = costs or [task.candidate_cost(model, d, batch) for d in directions]
+            logs = [proposal.log_density(d) for d in directions]
+            rows.setdefault(density, []).append(
+                (
+                    spread(logs),
+                    effective_sample_size(importance_weights(0.0, [0.0] * K, logs)),
+                    effective_sample_size(importance_weights(0.0, costs, logs)),
+                )
+            )
+    for density, values in rows.items():
+        means = [sum(column) / STEPS for column in zip(*values, strict=True)]
+        print(f"{density:<9} {means[0]:>15.3g} {means[1]:>18.2f} {means[2]:>27.2f}")
+    print(f"\nexact density, K = {K}, equal costs, gradient of norm 1 in n dimensions, mean over 200 draws")
+    for n in (1, 10, 100, 1_000, 10_000):
+        sizes = []
+        for step in range(200):
+            generator = torch.Generator().manual_seed(step)
+            g = torch.randn(n, generator=generator)
+            proposal = Proposal(ProposalForm(density="exact"), [{"w": g / g.norm()}], K, 1, step)
+            logs = [proposal.log_density(proposal.sample(k)) for k in range(K)]
+            sizes.append(effective_sample_size(importance_weights(0.0, [0.0] * K, logs)))
+        print(f"n = {n:>6,}: ESS {sum(sizes) / len(sizes):.2f}")
+
+
+main()

@@ -1,0 +1,158 @@
+"""A run that was stopped and a run that was not end with the same weights, bit for bit, and the same log."""
+
+import math
+
+import pytest
+from transformers import TrainerCallback
+
+from mgs.errors import CostError
+from mgs.training import newest_checkpoint
+
+
+class Kill(TrainerCallback):
+    """Stop dead before an update, as a power cut would."""
+
+    def __init__(self, before):
+        self.before = before
+
+    def on_step_begin(self, args, state, control, **kw):
+        if state.global_step == self.before:
+            raise KeyboardInterrupt
+
+
+def both(make_trainer, tmp_path, method, kill_before, **options):
+    """The run in one go, and the one that was killed and resumed."""
+    straight = make_trainer(method, tmp_path / "straight", **options)
+    straight.train()
+    killed = make_trainer(method, tmp_path / "killed", callbacks=[Kill(kill_before)], **options)
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    resumed = make_trainer(method, tmp_path / "killed", **options)
+    resumed.train(resume_from_checkpoint=True)
+    return straight, resumed
+
+
+def log_of(folder):
+    return (folder / "metrics.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize("method", ["mle", "mgs", "mrt", "pg"])
+def test_a_killed_run_resumes_to_the_same_weights_and_log(make_trainer, assert_same_weights, tmp_path, letters, method):
+    options = {
+        "held_out": letters[50:],
+        "max_steps": 6,
+        "eval_steps": 3,
+        "save_steps": 2,
+        "gradient_accumulation_steps": 2,
+        "lr_scheduler_type": "linear",
+        "keep_best": False,
+    }
+    # stopped in update 6, whose checkpoint is that of update 4
+    straight, resumed = both(make_trainer, tmp_path, method, kill_before=5, **options)
+    assert newest_checkpoint(tmp_path / "killed").name == "checkpoint-6"
+    assert resumed.state.global_step == straight.state.global_step == 6
+    assert_same_weights(straight.model, resumed.model)
+    assert log_of(tmp_path / "straight") == log_of(tmp_path / "killed")
+    assert len(log_of(tmp_path / "straight")) == 6 * 2 + 2
+    assert straight.method.state() == resumed.method.state()
+
+
+def test_the_baseline_of_pg_is_part_of_what_is_resumed(make_trainer, entries, tmp_path):
+    straight, resumed = both(
+        make_trainer, tmp_path, "pg", kill_before=3, max_steps=4, save_steps=2, mle_share=0.0, eval_strategy="no"
+    )
+    assert straight.method.state() == resumed.method.state()
+    baselines = [entry["baseline"] for entry in entries(tmp_path / "killed")]
+    assert len(set(baselines[1:])) == 3
+    assert baselines == [entry["baseline"] for entry in entries(tmp_path / "straight")]
+
+
+def test_early_stopping_goes_on_counting_and_the_best_is_still_found(make_trainer, assert_same_weights, tmp_path, letters):
+    def never_better(hypotheses, references):
+        return 1.0
+
+    options = {"cost": never_better, "held_out": letters[50:], "max_steps": 20, "eval_steps": 1, "patience": 3}
+    straight, resumed = both(make_trainer, tmp_path, "mgs", kill_before=3, **options)
+    assert straight.state.global_step == resumed.state.global_step == 4  # the best at 1, then three that are not better
+    assert straight.state.best_global_step == resumed.state.best_global_step == 1
+    assert_same_weights(straight.model, resumed.model)
+    assert log_of(tmp_path / "straight") == log_of(tmp_path / "killed")
+
+
+def test_a_checkpoint_cut_off_by_the_kill_is_passed_over(make_trainer, assert_same_weights, tmp_path):
+    options = {"max_steps": 3, "save_steps": 1, "eval_strategy": "no"}
+    straight = make_trainer("mgs", tmp_path / "straight", **options)
+    straight.train()
+    make_trainer("mgs", tmp_path / "cut", **options).train()
+    (tmp_path / "cut" / "checkpoint-3" / "trainer_state.json").write_text('{"epoch": 0.9, "glo')
+    resumed = make_trainer("mgs", tmp_path / "cut", **options)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_weights(straight.model, resumed.model)
+    assert log_of(tmp_path / "straight") == log_of(tmp_path / "cut")
+
+
+def test_resuming_where_nothing_is_starts(make_trainer, assert_same_weights, tmp_path):
+    trainers = [make_trainer("mle", tmp_path / name, max_steps=2, eval_strategy="no") for name in "ab"]
+    trainers[0].train()
+    trainers[1].train(resume_from_checkpoint=True)
+    assert_same_weights(trainers[0].model, trainers[1].model)
+
+
+def half_filled_log_lines_are_dropped(folder):
+    with (folder / "metrics.jsonl").open("a") as log:
+        log.write('{"step": 3, "micro": 0, "lo')
+
+
+class Failing:
+    """A cost that raises once, in its n-th call."""
+
+    def __init__(self, call=math.inf, error=CostError("the server went away")):
+        self.call, self.error, self.calls = call, error, 0
+
+    def __call__(self, hypotheses, references):
+        self.calls += 1
+        if self.calls == self.call:
+            raise self.error
+        return [abs(len(h.token_ids) - 4) + 0.1 * len(set(h.token_ids)) for h in hypotheses]
+
+
+# Update 3, second batch of two: MGS scores 4 candidates a batch, MRT and PG all samples of a batch at once.
+CALLS = {"mgs": 4 * (2 * 2 + 1) + 3, "mrt": 2 * 2 + 2, "pg": 2 * 2 + 2}
+
+
+@pytest.mark.parametrize("method", ["mgs", "mrt", "pg"])
+def test_a_cost_that_fails_leaves_a_checkpoint_to_resume_from(make_trainer, assert_same_weights, tmp_path, method):
+    options = {"max_steps": 4, "gradient_accumulation_steps": 2, "eval_strategy": "no"}
+    options |= {"mle_share": 0.0} if method != "mgs" else {}
+    straight = make_trainer(method, tmp_path / "straight", Failing(), **options)
+    straight.train()
+    failing = make_trainer(method, tmp_path / "failing", Failing(CALLS[method], RuntimeError("no more quota")), **options)
+    with pytest.raises(CostError, match="'Failing' raised RuntimeError: no more quota"):
+        failing.train()
+    assert newest_checkpoint(tmp_path / "failing").name == "checkpoint-2"
+    half_filled_log_lines_are_dropped(tmp_path / "failing")
+    mended = make_trainer(method, tmp_path / "failing", Failing(), **options)
+    mended.train(resume_from_checkpoint=True)
+    assert_same_weights(straight.model, mended.model)
+    assert log_of(tmp_path / "straight") == log_of(tmp_path / "failing")
+
+
+def test_a_cost_that_fails_in_an_evaluation_leaves_the_update_before_it(make_trainer, assert_same_weights, tmp_path, letters):
+    options = {"held_out": letters[50:], "max_steps": 3, "eval_steps": 2, "keep_best": False}
+    straight = make_trainer("mgs", tmp_path / "straight", Failing(), **options)
+    straight.train()
+    failing = make_trainer("mgs", tmp_path / "failing", Failing(2 * 4 + 1), **options)
+    with pytest.raises(CostError, match="server went away"):
+        failing.train()
+    assert newest_checkpoint(tmp_path / "failing").name == "checkpoint-2"
+    mended = make_trainer("mgs", tmp_path / "failing", Failing(), **options)
+    mended.train(resume_from_checkpoint=True)
+    assert_same_weights(straight.model, mended.model)
+
+
+def test_a_cost_that_fails_at_once_leaves_no_checkpoint(make_trainer, tmp_path):
+    trainer = make_trainer("mgs", tmp_path, Failing(1), eval_strategy="no")
+    with pytest.raises(CostError, match="server went away"):
+        trainer.train()
+    assert newest_checkpoint(tmp_path) is None
+    assert not list(tmp_path.glob("checkpoint-*"))
