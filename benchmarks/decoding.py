@@ -55,8 +55,11 @@ def main() -> None:
                     times[name].append(seconds(way))
             medians = {name: statistics.median(values) for name, values in times.items()}
             ratio = medians["generate"] / medians["loop"]
-            results.append({"decoder": str(decoder), "cap": cap, "rows": ROWS, "device": device, "ratio": ratio} | medians)
-            print(f"{decoder!s:<8} cap {cap:<4} generate {medians['generate']:.2f} s, loop {medians['loop']:.2f} s: {ratio:.1f}×")
+            results.append(
+                {"decoder": str(decoder), "cap": cap, "rows": ROWS, "device": device, "ratio": ratio} | medians
+            )
+            seconds_each = ", ".join(f"{name} {value:.2f} s" for name, value in medians.items())
+            print(f"{decoder!s:<8} cap {cap:<4} {seconds_each}: {ratio:.1f}×")
     if "--json" in sys.argv:
         Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(results, indent=2) + "\n")
 

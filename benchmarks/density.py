@@ -2,8 +2,8 @@
 
     python benchmarks/density.py
 
-One batch's gradient, K candidates of the paper's mixture, all with the same cost: then only the density speaks. The same
-again with the costs of what the candidates decode. A second table shrinks the dimension until `exact` is usable.
+One batch's gradient, K candidates of the paper's mixture, all with the same cost: then only the density speaks. The
+same again with the costs of what the candidates decode. A second table shrinks the dimension until `exact` is usable.
 """
 
 from __future__ import annotations

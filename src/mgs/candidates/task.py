@@ -28,7 +28,9 @@ class Task:
     def cap(self, batch: Batch) -> int:
         return self.max_new_tokens or training_length(batch.max_target)
 
-    def decode(self, model: nn.Module, batch: Batch, noise: Sequence[int], decoder: Decoder | None = None) -> list[Text]:
+    def decode(
+        self, model: nn.Module, batch: Batch, noise: Sequence[int], decoder: Decoder | None = None
+    ) -> list[Text]:
         """Ŷ for each X of the batch."""
         return decode_texts(model, self.tokenizer, batch.prefixes, decoder or self.decoder, self.cap(batch), noise)
 
@@ -40,7 +42,9 @@ class Task:
         """C(θ) on a batch."""
         return self.cost.mean(self.decode(model, batch, noise), self.references(batch), **self.columns(batch))
 
-    def candidate_cost(self, model: nn.Module, direction: Direction, batch: Batch, noise: Sequence[int] = (0,)) -> float:
+    def candidate_cost(
+        self, model: nn.Module, direction: Direction, batch: Batch, noise: Sequence[int] = (0,)
+    ) -> float:
         """C(θ+Δ) on a batch, with the same noise for every candidate."""
         with perturbed(model, direction):
             return self.mean_cost(model, batch, noise)

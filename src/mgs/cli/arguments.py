@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from transformers import HfArgumentParser, TrainingArguments
+from transformers import HfArgumentParser
 
 from mgs.errors import UserError, unknown
+from mgs.training.config import own_options
 
 ALIASES = {"--out": "--output_dir"}
 
@@ -47,7 +48,11 @@ class Parser(HfArgumentParser):
         if left:
             names = sorted(self.option_names())
             if left[0].startswith("--"):
-                raise unknown("option", left[0].split("=")[0].lstrip("-"), names) if len(names) < 40 else _nearest(left[0], names)
+                raise (
+                    unknown("option", left[0].split("=")[0].lstrip("-"), names)
+                    if len(names) < 40
+                    else _nearest(left[0], names)
+                )
             raise UserError(f"unexpected argument {left[0]!r} (see `{self.prog} --help`)")
         return tuple(self._build(cls, namespace) for cls in self.types)
 
@@ -85,19 +90,14 @@ class Parser(HfArgumentParser):
     def show(self, everything: bool) -> NoReturn:
         print(f"usage: {self.prog} [options]\n\n{self.summary}\n\noptions:")
         for cls in self.types:
-            for f in sorted(dataclasses.fields(cls), key=lambda f: not _ours(cls, f.name)):
-                if f.init and (everything or _ours(cls, f.name)):
+            own = set(own_options(cls))
+            for f in sorted(dataclasses.fields(cls), key=lambda f: f.name not in own):
+                if f.init and (everything or f.name in own):
                     _show_option(f)
         print("  --config FILE              YAML file of these options; flags come on top")
         if not everything:
             print("  --help-all                 also the options of the library's TrainingArguments")
         sys.exit(0)
-
-
-def _ours(cls: type, name: str) -> bool:
-    """Whether an option is declared by this project, not only inherited."""
-    owners = [c for c in cls.__mro__ if name in c.__dict__.get("__annotations__", {})]
-    return bool(owners) and owners[0] is not TrainingArguments
 
 
 def _show_option(f: dataclasses.Field) -> None:

@@ -24,7 +24,9 @@ class DemoOptions:
 
 
 def demo(argv: Sequence[str]) -> None:
-    (options,) = Parser((DemoOptions,), "mgs demo", "MLE, MGS, MRT and PG on the embedded corpus, in minutes.").parse(argv)
+    (options,) = Parser((DemoOptions,), "mgs demo", "MLE, MGS, MRT and PG on the embedded corpus, in minutes.").parse(
+        argv
+    )
     out = Path(options.output_dir)
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()

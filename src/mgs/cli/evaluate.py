@@ -22,7 +22,9 @@ from mgs.training.config import option
 @dataclass
 class EvaluateOptions:
     split: str = option("valid", "Split of the data: train, valid, test or all.")
-    scorer: str | None = option(None, "Model for the LM columns (default: the small model if the model shares its vocabulary).")
+    scorer: str | None = option(
+        None, "Model for the LM columns (default: the small model if the model shares its vocabulary)."
+    )
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
     max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap.")
     examples: int = option(200, "Prefixes to decode, at most; 0 for all.")
@@ -32,7 +34,9 @@ class EvaluateOptions:
 
 
 def evaluate(argv: Sequence[str]) -> None:
-    parser = Parser((ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out prefixes and print the figures.")
+    parser = Parser(
+        (ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out prefixes and print the figures."
+    )
     models, data, options = parser.parse(argv)
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()

@@ -48,17 +48,19 @@ class RunOptions:
 
 
 def train(argv: Sequence[str]) -> None:
+    if argv and argv[0] in ("-h", "--help", "--help-all"):
+        print(f"usage: mgs train METHOD [options]\n\nMETHOD is one of {', '.join(METHODS)}.")
+        print("`mgs train METHOD --help` shows its options.")
+        return
     if not argv or argv[0].startswith("-"):
-        name = argv[0] if argv and argv[0] not in ("-h", "--help", "--help-all") else None
-        if name is None and argv:
-            print(f"usage: mgs train METHOD [options]\n\nMETHOD is one of {', '.join(METHODS)}; `mgs train METHOD --help` shows its options.")
-            return
         raise UserError(f"mgs train needs a method first: {', '.join(METHODS)}")
     method = argv[0]
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     config_type, trainer_type = METHODS[method]
-    parser = Parser((ModelOptions, DataOptions, RunOptions, config_type), f"mgs train {method}", SUMMARY.format(name=method))
+    parser = Parser(
+        (ModelOptions, DataOptions, RunOptions, config_type), f"mgs train {method}", SUMMARY.format(name=method)
+    )
     models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
     cost = () if method == "mle" else (load_cost(run.cost),)
     folder = Path(config.output_dir)
@@ -71,7 +73,9 @@ def train(argv: Sequence[str]) -> None:
     train_data = data.completions(tokenizer, train_split, config.context, model)
     eval_data = None
     if config.eval_strategy != "no":
-        eval_data = data.completions(tokenizer, context=config.context, model=model, limit=run.eval_examples, **held_out)
+        eval_data = data.completions(
+            tokenizer, context=config.context, model=model, limit=run.eval_examples, **held_out
+        )
     trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
 
     save_configuration(folder, models, data, run, config)

@@ -64,7 +64,9 @@ class Cost:
         values = self._call(hypotheses, references, columns)
         return values if isinstance(values, float) else math.fsum(values) / len(values)
 
-    def _call(self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]) -> list[float] | float:
+    def _call(
+        self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]
+    ) -> list[float] | float:
         try:
             values = self.function(hypotheses, references, **_wanted(self.function, columns))
             if isinstance(values, Iterator):
@@ -79,7 +81,9 @@ class Cost:
         if isinstance(values, numbers.Real) or getattr(values, "ndim", None) == 0:
             return self._number(values, "the corpus", None)
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise CostError(f"the cost {self.name!r} returned {type(values).__name__}: return a number or one a sequence")
+            raise CostError(
+                f"the cost {self.name!r} returned {type(values).__name__}: return a number or one a sequence"
+            )
         listed = list(values)
         if len(listed) != len(hypotheses):
             raise CostError(f"the cost {self.name!r} returned {len(listed)} values for {len(hypotheses)} hypotheses")

@@ -46,7 +46,11 @@ def epoch_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int, by
     if by_length:
         mean = max(1, sum(lengths) // len(lengths))
         pool = max(1, budget * POOL // mean)
-        order = [i for start in range(0, len(order), pool) for i in sorted(order[start : start + pool], key=lengths.__getitem__)]
+        order = [
+            i
+            for start in range(0, len(order), pool)
+            for i in sorted(order[start : start + pool], key=lengths.__getitem__)
+        ]
     batches = token_batches(lengths, budget, order)
     if by_length:
         shuffle.shuffle(batches)

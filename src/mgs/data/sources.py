@@ -37,7 +37,9 @@ def load_lines(source: str, split: str = "all", drop_headings: bool = False) -> 
     elif path.is_dir():
         lines = read_text_lines(_file_for_split(path, split))
     elif path.suffix or source.startswith((".", "/", "~")):
-        raise UserError(f"no such data file: {source!r} (give a file of one sequence a line, a folder, or 'docstrings')")
+        raise UserError(
+            f"no such data file: {source!r} (give a file of one sequence a line, a folder, or 'docstrings')"
+        )
     else:
         lines = _hub_lines(source, split)
     lines = [line for line in (line.strip() for line in lines) if line]

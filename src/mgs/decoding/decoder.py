@@ -96,7 +96,9 @@ class Decoder:
         if self.beams > 1:
             return f"beam-{self.beams}"
         changed = [f for f in fields(self) if f.name != "sample" and getattr(self, f.name) != f.default]
-        return ",".join(["sample" if self.sample else "greedy", *(f"{f.name}={getattr(self, f.name)}" for f in changed)])
+        return ",".join(
+            ["sample" if self.sample else "greedy", *(f"{f.name}={getattr(self, f.name)}" for f in changed)]
+        )
 
     def __call__(
         self,
@@ -121,7 +123,9 @@ class Decoder:
         finally:
             model.train(training)
 
-    def _decode(self, model: nn.Module, prefixes: Sequence[Sequence[int]], room: int, eos: int, keys_B: Tensor) -> list[tuple[int, ...]]:
+    def _decode(
+        self, model: nn.Module, prefixes: Sequence[Sequence[int]], room: int, eos: int, keys_B: Tensor
+    ) -> list[tuple[int, ...]]:
         keys_B = keys_B.to(next(model.parameters()).device)
         if self.beams > 1 or not supports_loop(model):
             return self.generate(model, prefixes, room, eos, keys_B)

@@ -38,7 +38,9 @@ def decode_loop(
         if attention is not None:
             positions = (attention.cumsum(dim=1) - 1).clamp(min=0)
             options = {"attention_mask": attention, "position_ids": positions[:, -inputs.shape[1] :]}
-        logits = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1, **options).logits[:, -1]
+        logits = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1, **options).logits[
+            :, -1
+        ]
         scores = process(logits, rows, position) if process else logits
         tokens = scores.argmax(dim=-1)
         out_BT[rows, position] = tokens

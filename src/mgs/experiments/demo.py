@@ -75,7 +75,9 @@ def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "s
     tokenizer = load_tokenizer(model)
     start = load_model(model)
     train = load_completions(data, tokenizer, "train", max_length=512, min_length=MIN_LENGTH)
-    watched = load_completions(data, tokenizer, "valid", max_examples=WATCHED_PREFIXES, max_length=512, min_length=MIN_LENGTH)
+    watched = load_completions(
+        data, tokenizer, "valid", max_examples=WATCHED_PREFIXES, max_length=512, min_length=MIN_LENGTH
+    )
     test = load_completions(data, tokenizer, "test", max_examples=TEST_PREFIXES, max_length=512, min_length=MIN_LENGTH)
 
     say(f"MLE: the starting model, {sum(p.numel() for p in start.parameters()):,} parameters, on {len(test)} prefixes")
@@ -87,7 +89,13 @@ def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "s
         say(f"{name}: {options['max_steps']} updates")
         folder = out / name.split(" ")[0].lower()
         config = config_type(
-            output_dir=str(folder), seed=seed, eval_max_new_tokens=CAP, save_strategy="no", keep_best=False, report_to="none", **options
+            output_dir=str(folder),
+            seed=seed,
+            eval_max_new_tokens=CAP,
+            save_strategy="no",
+            keep_best=False,
+            report_to="none",
+            **options,
         )
         trainer = trainer_type(load_model(model), COST, config, train, eval_dataset=watched, processing_class=tokenizer)
         trainer.train()
@@ -109,7 +117,11 @@ def evaluate(model: nn.Module, tokenizer: PreTrainedTokenizerBase, data: Complet
 def watched_figures(history: list[dict[str, float]]) -> list[dict[str, float]]:
     """The evaluations in a trainer's log."""
     return [
-        {name.removeprefix("eval_"): value for name, value in entry.items() if name == "step" or name.startswith("eval_")}
+        {
+            name.removeprefix("eval_"): value
+            for name, value in entry.items()
+            if name == "step" or name.startswith("eval_")
+        }
         for entry in history
         if "eval_cost" in entry
     ]

@@ -38,7 +38,8 @@ class Outcome:
 class Method(Protocol):
     """One signature for all methods."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome: ...
 

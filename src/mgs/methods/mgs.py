@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from torch import nn
 
@@ -79,4 +80,4 @@ def parts(batch: Batch, num: int, split: str = "order") -> list[Batch]:
         order.sort(key=lambda row: len(batch.examples[row].target))
     num = min(num, len(batch))
     cuts = [round(i * len(batch) / num) for i in range(num + 1)]
-    return [batch.select(order[start:end]) for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [batch.select(order[start:end]) for start, end in pairwise(cuts)]

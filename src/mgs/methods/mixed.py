@@ -1,6 +1,7 @@
 """A method mixed with MLE by a coin for each batch.
 
-`mle_share` is the probability of MLE, as in the paper's rows "(+MLE 0.1)"; its sentence on the coin reads the other way.
+`mle_share` is the probability of MLE, as in the paper's rows "(+MLE 0.1)"; its sentence on the coin reads the other
+way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Minimum risk training: the expected cost under the model, restricted to a set S of sequences and renormalised.
 
-    C_MRT = Σ_{Y ∈ S} q(Y) c(Y),    q(Y) = p_θ(Y | X)^α / Σ_{Y' ∈ S} p_θ(Y' | X)^α
+C_MRT = Σ_{Y ∈ S} q(Y) c(Y),    q(Y) = p_θ(Y | X)^α / Σ_{Y' ∈ S} p_θ(Y' | X)^α
 """
 
 from __future__ import annotations

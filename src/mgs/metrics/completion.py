@@ -108,7 +108,9 @@ def sequence_figures(
     }
 
 
-def human_figures(tokenizer: PreTrainedTokenizerBase, data: Completions, scorer: nn.Module | None = None) -> dict[str, float]:
+def human_figures(
+    tokenizer: PreTrainedTokenizerBase, data: Completions, scorer: nn.Module | None = None
+) -> dict[str, float]:
     """The same columns for the continuations that people wrote."""
     return sequence_figures(tokenizer, data, texts(tokenizer, [example.target for example in data]), scorer)
 

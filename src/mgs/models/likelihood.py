@@ -35,7 +35,9 @@ def token_log_likelihoods(
     ids_BT = padded(rows, 0, device)
     attention_BT = padded([[1] * len(row) for row in rows], 0, device)
     firsts = [1 if with_prefix else len(x) for x in prefixes]
-    scored_BT = padded([[0] * first + [1] * (len(row) - first) for first, row in zip(firsts, rows, strict=True)], 0, device)
+    scored_BT = padded(
+        [[0] * first + [1] * (len(row) - first) for first, row in zip(firsts, rows, strict=True)], 0, device
+    )
     scored_BT = scored_BT[:, 1:].bool()
     logits_BTV = model(input_ids=ids_BT, attention_mask=attention_BT, use_cache=False).logits[:, :-1]
     # Only scored positions go through the softmax: prefixes and padding cost nothing.

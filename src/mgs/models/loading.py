@@ -78,7 +78,9 @@ def train_tokenizer(lines: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     from tokenizers import ByteLevelBPETokenizer
 
     bpe = ByteLevelBPETokenizer()
-    bpe.train_from_iterator((" " + line for line in lines), vocab_size=vocabulary, special_tokens=[EOS], show_progress=False)
+    bpe.train_from_iterator(
+        (" " + line for line in lines), vocab_size=vocabulary, special_tokens=[EOS], show_progress=False
+    )
     return _gpt2_tokenizer(bpe._tokenizer)
 
 
@@ -139,7 +141,10 @@ def _plain_or_compressed(path: Path) -> Path | None:
 
 def _gpt2_tokenizer(backend: Any) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token=EOS, bos_token=EOS, unk_token=EOS, pad_token=EOS, clean_up_tokenization_spaces=False
+        tokenizer_object=backend,
+        eos_token=EOS,
+        bos_token=EOS,
+        unk_token=EOS,
+        pad_token=EOS,
+        clean_up_tokenization_spaces=False,
     )
-
-

@@ -43,5 +43,8 @@ def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
     """The same as Markdown."""
     shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
     lines = ["| | " + " | ".join(HEADINGS[name] for name in shown) + " |", "|---|" + "---:|" * len(shown)]
-    lines += [f"| {row} | " + " | ".join(cell(name, figures.get(name)) for name in shown) + " |" for row, figures in rows.items()]
+    lines += [
+        f"| {row} | " + " | ".join(cell(name, figures.get(name)) for name in shown) + " |"
+        for row, figures in rows.items()
+    ]
     return "\n".join(lines)

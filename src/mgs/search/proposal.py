@@ -65,7 +65,9 @@ class ProposalForm:
         if self.noise < 0 or not self.lengths:
             raise UserError(f"noise must be ≥ 0 and lengths not empty; got {self.noise} and {self.lengths}")
         if self.density == "exact" and (self.noise == 0 or self.stay):
-            raise UserError("the exact density needs noise on every candidate: set noise > 0 and stay off, or density unit")
+            raise UserError(
+                "the exact density needs noise on every candidate: set noise > 0 and stay off, or density unit"
+            )
 
     def centres(self, num_gradients: int) -> list[Centre]:
         """The mixture's components: the origin with weight π, and every gradient at every length sharing 1 − π."""

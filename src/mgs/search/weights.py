@@ -31,9 +31,14 @@ def importance_weights(
     tensor([0.7500, 0.2500], dtype=torch.float64)
     """
     costs_K = torch.as_tensor(costs, dtype=torch.float64)
-    log_density_K = torch.zeros_like(costs_K) if log_density is None else torch.as_tensor(log_density, dtype=torch.float64)
+    log_density_K = (
+        torch.zeros_like(costs_K) if log_density is None else torch.as_tensor(log_density, dtype=torch.float64)
+    )
     if costs_K.ndim != 1 or not len(costs_K) or costs_K.shape != log_density_K.shape:
-        raise UserError(f"weights need K ≥ 1 costs and as many densities, got {tuple(costs_K.shape)} and {tuple(log_density_K.shape)}")
+        raise UserError(
+            "weights need K ≥ 1 costs and as many densities, "
+            f"got {tuple(costs_K.shape)} and {tuple(log_density_K.shape)}"
+        )
     if not (costs_K.isfinite().all() and log_density_K.isfinite().all() and math.isfinite(base_cost)):
         raise UserError("weights need finite costs and densities; replace or drop candidates that have none")
     if not (math.isfinite(temperature) and temperature >= 0):

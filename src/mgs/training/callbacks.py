@@ -20,7 +20,9 @@ class Bar(ProgressCallback):
         super().__init__()
         self.latest: dict[str, str] = {}
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kw: Any) -> None:
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kw: Any
+    ) -> None:
         self.latest |= {name: f"{logs[name]:.4g}" for name in SHOWN if isinstance(logs.get(name), (int, float))}
         if self.training_bar is not None:
             self.training_bar.set_postfix(self.latest)
@@ -41,10 +43,14 @@ class UpdateLog(TrainerCallback):
         self.file.parent.mkdir(parents=True, exist_ok=True)
         kept = []
         if state.global_step and self.file.exists():
-            kept = [line for line in self.file.read_text().splitlines(keepends=True) if _step(line) <= state.global_step]
+            kept = [
+                line for line in self.file.read_text().splitlines(keepends=True) if _step(line) <= state.global_step
+            ]
         self.file.write_text("".join(kept))
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any = None, **kw: Any) -> None:
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any = None, **kw: Any
+    ) -> None:
         if state.is_world_process_zero and self.file.exists():
             self.write({"step": state.global_step, **(metrics or {})})
 
@@ -56,7 +62,9 @@ class UpdateLog(TrainerCallback):
 class SaveWhenEvaluated(TrainerCallback):
     """Every evaluation writes a checkpoint, so that the best one is always there to go back to."""
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any) -> TrainerControl:
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any
+    ) -> TrainerControl:
         if state.global_step and args.load_best_model_at_end:
             control.should_save = True
         return control

@@ -12,7 +12,9 @@ PARTS = ("*.safetensors", "optimizer.pt", "scheduler.pt", "rng_state*.pth")
 
 def newest_checkpoint(folder: str | Path) -> Path | None:
     """The newest whole checkpoint below a run's folder; one cut off while it was written is passed over."""
-    found = [path for path in Path(folder).glob("checkpoint-*") if path.name.split("-")[-1].isdigit() and is_whole(path)]
+    found = [
+        path for path in Path(folder).glob("checkpoint-*") if path.name.split("-")[-1].isdigit() and is_whole(path)
+    ]
     return max(found, key=lambda path: int(path.name.split("-")[-1]), default=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -13,7 +14,15 @@ from mgs.methods.mgs import SPLITS
 from mgs.search import ProposalForm, Temperature
 
 #: Options of the library that belong into every resolved configuration.
-ALWAYS_SHOWN = ("max_steps", "num_train_epochs", "seed", "optim", "gradient_accumulation_steps", "bf16", "max_grad_norm")
+ALWAYS_SHOWN = (
+    "max_steps",
+    "num_train_epochs",
+    "seed",
+    "optim",
+    "gradient_accumulation_steps",
+    "bf16",
+    "max_grad_norm",
+)
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
@@ -21,6 +30,13 @@ def option(default: Any, help: str, **more: Any) -> Any:
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata={"help": help, **more})
     return field(default=default, metadata={"help": help, **more})
+
+
+def own_options(cls: type) -> list[str]:
+    """The options that this project declares, in order; not those only inherited from the library."""
+    ours = [c for c in cls.__mro__ if not issubclass(TrainingArguments, c)]
+    declared = {name for c in ours for name in inspect.get_annotations(c)}
+    return [f.name for f in fields(cls) if f.name in declared]
 
 
 @dataclass
@@ -53,6 +69,8 @@ class SequenceConfig(TrainingArguments):
     best_metric = "eval_cost"
 
     def __post_init__(self) -> None:
+        if self.output_dir is None:  # the library would make one up
+            raise UserError("a run needs a folder to write to: set output_dir")
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
         super().__post_init__()
         if self.fp16:
@@ -67,9 +85,8 @@ class SequenceConfig(TrainingArguments):
 
     def resolved(self) -> dict[str, Any]:
         """Every option that is ours or differs from the library's default, as plain values."""
-        ours = {name for cls in type(self).__mro__ if issubclass(cls, SequenceConfig) for name in cls.__annotations__}
         values, defaults = self.to_dict(), type(self)(output_dir=self.output_dir).to_dict()
-        shown = ours.union(ALWAYS_SHOWN)
+        shown = {*own_options(type(self)), *ALWAYS_SHOWN}
         return {name: values[name] for name in sorted(values) if name in shown or values[name] != defaults[name]}
 
 

@@ -32,6 +32,10 @@ from mgs.types import Batch
 class SequenceTrainer(Trainer):
     """Subclasses say which method turns a batch into a gradient."""
 
+    model: nn.Module
+    args: SequenceConfig
+    train_dataset: Completions
+    processing_class: PreTrainedTokenizerBase
     method: Method
     scorer: nn.Module | None = None  # for the LM columns of evaluations
 
@@ -46,25 +50,29 @@ class SequenceTrainer(Trainer):
     ):
         if processing_class is None:
             raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
-        if args.output_dir is None:
-            raise UserError("a run needs a folder to write to: set output_dir")
         if not searched_parameters(model):
             raise UserError("no parameter of the model has requires_grad: there is nothing to train")
         train = as_completions(train_dataset, processing_class, args.context)
         held_out = None if eval_dataset is None else as_completions(eval_dataset, processing_class, args.context)
         check_window(model, train)
         if held_out is None:
-            args.eval_strategy, args.load_best_model_at_end = "no", False  # type: ignore[assignment]
+            args.eval_strategy, args.load_best_model_at_end = "no", False
         callbacks = [SaveWhenEvaluated(), *kwargs.pop("callbacks", [])]
         if args.patience and args.load_best_model_at_end:
             callbacks.append(EarlyStoppingCallback(args.patience))
         super().__init__(
-            model, args, train_dataset=train, eval_dataset=held_out, processing_class=processing_class, callbacks=callbacks, **kwargs
+            model,
+            args,
+            train_dataset=train,
+            eval_dataset=held_out,
+            processing_class=processing_class,
+            callbacks=callbacks,
+            **kwargs,
         )
         self.remove_callback(PrinterCallback)
         if self.pop_callback(ProgressCallback):
             self.add_callback(Bar())
-        self.updates = UpdateLog(args.output_dir)
+        self.updates = UpdateLog(str(args.output_dir))
         self.add_callback(self.updates)
         self.last_evaluation: Evaluation | None = None
         self._at = (-1, -1)  # step and number within it of the batch in hand
@@ -75,9 +83,11 @@ class SequenceTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """One flat stream of batches for the whole run, so that resuming is skipping."""
-        args: SequenceConfig = self.args  # type: ignore[assignment]
+        args = self.args
         num = args.max_steps * args.gradient_accumulation_steps if args.max_steps > 0 else None
-        stream = BatchStream(self.train_dataset, args.batch_tokens, args.seed, args.by_length, num, args.num_train_epochs)
+        stream = BatchStream(
+            self.train_dataset, args.batch_tokens, args.seed, args.by_length, num, args.num_train_epochs
+        )
         if num is None:  # the library would pass through the stream once per epoch
             args.max_steps = math.ceil(len(stream) / args.gradient_accumulation_steps)
         return DataLoader(stream, batch_size=1, shuffle=False, collate_fn=_only)  # type: ignore[arg-type]
@@ -101,7 +111,8 @@ class SequenceTrainer(Trainer):
         parameters = searched_parameters(self.model)
         for name, gradient in outcome.gradient.items():
             part = (gradient * share).to(parameters[name].dtype)
-            parameters[name].grad = part if parameters[name].grad is None else parameters[name].grad + part
+            earlier = parameters[name].grad
+            parameters[name].grad = part if earlier is None else earlier + part
         self._record(outcome.loss, outcome.log)
         return torch.tensor(outcome.loss * share, device=self.args.device)
 
@@ -120,7 +131,9 @@ class SequenceTrainer(Trainer):
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
-    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict[str, float]:
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
         """Decode, score, log. `eval_cost` is what training minimises."""
         data = self._evaluation_data(eval_dataset)
         figures = self.figures(data)
@@ -131,7 +144,7 @@ class SequenceTrainer(Trainer):
 
     def figures(self, data: Completions) -> dict[str, float]:
         """The table's columns and `cost`, from decoding with the training decoder."""
-        args: SequenceConfig = self.args  # type: ignore[assignment]
+        args = self.args
         self.last_evaluation = evaluate_completion(
             self.model,
             self.processing_class,
@@ -148,19 +161,20 @@ class SequenceTrainer(Trainer):
         chosen = self.eval_dataset if eval_dataset is None else eval_dataset
         if chosen is None:
             raise UserError("there is nothing to evaluate on: give an eval_dataset")
-        return as_completions(chosen, self.processing_class, self.args.context)  # type: ignore[union-attr]
+        return as_completions(chosen, self.processing_class, self.args.context)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:  # type: ignore[override]
         """As the library's. `True` goes on from the newest whole checkpoint, or starts if there is none.
 
         A cost that fails stops the run after a checkpoint of the last update: with the cost mended, resume goes on
         as if it had never failed.
         """
         if resume_from_checkpoint is True:
-            newest = newest_checkpoint(self.args.output_dir)
+            newest = newest_checkpoint(str(self.args.output_dir))
             resume_from_checkpoint = str(newest) if newest else None
+        self._at = (-1, -1)
         try:
             return super().train(resume_from_checkpoint or None, **kwargs)
         except CostError:
@@ -192,7 +206,9 @@ def check_window(model: nn.Module, data: Completions) -> None:
     limit = window(model)  # type: ignore[arg-type]
     longest = max(map(len, data.examples))
     if limit and longest > limit:
-        raise UserError(f"a sequence of {longest} tokens does not fit the model's window of {limit}: cut or drop it (max_length)")
+        raise UserError(
+            f"a sequence of {longest} tokens does not fit the model's window of {limit}: cut or drop it (max_length)"
+        )
 
 
 def _only(items: list[Batch]) -> Batch:

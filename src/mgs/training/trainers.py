@@ -28,7 +28,9 @@ class MLETrainer(SequenceTrainer):
 class CostTrainer(SequenceTrainer):
     """A method that minimises a task cost under a decoder."""
 
-    def __init__(self, model: nn.Module, cost: str | CostFunction, args: SequenceConfig, train_dataset: Any, **kwargs: Any):
+    def __init__(
+        self, model: nn.Module, cost: str | CostFunction, args: SequenceConfig, train_dataset: Any, **kwargs: Any
+    ):
         # The scoring model is the starting point, frozen before anything changes.
         self.scorer = copy.deepcopy(model).eval().requires_grad_(False)
         chosen = Cost("lm", LanguageModelCost(self.scorer)) if cost == "lm" else Cost.of(cost)
@@ -52,7 +54,9 @@ class CostTrainer(SequenceTrainer):
 
         batch = Batch(data.examples)
         hypotheses = self.last_evaluation.hypotheses
-        return {"cost": self.task.cost.mean(hypotheses, self.task.references(batch), **self.task.columns(batch))} | figures
+        return {
+            "cost": self.task.cost.mean(hypotheses, self.task.references(batch), **self.task.columns(batch))
+        } | figures
 
 
 class MGSTrainer(CostTrainer):
