@@ -63,7 +63,9 @@ def make_model(word_tokenizer):
 def make_trainer(word_tokenizer, letters, make_model):
     """A trainer of a method, ready to go; options override the small settings."""
 
-    def make(method, folder, cost="edit", model=None, train=None, held_out=None, callbacks=(), tokenizer=None, **options):
+    def make(
+        method, folder, cost="edit", model=None, train=None, held_out=None, callbacks=(), tokenizer=None, **options
+    ):
         trainer_type, config_type = TRAINERS[method]
         settings = {
             "max_steps": 4,

@@ -37,7 +37,12 @@ def test_mgs_defaults_to_the_published_search(make):
 def test_mrt_and_pg_take_four_samples_and_a_tenth_of_mle(make):
     mrt, pg = make(MRTConfig), make(PGConfig)
     assert (mrt.num_samples, mrt.mle_share) == (pg.num_samples, pg.mle_share) == (4, 0.1)
-    assert (mrt.risk_temperature, mrt.greedy_candidate, mrt.gold_candidate, mrt.length_normalised) == (1, False, False, False)
+    assert (mrt.risk_temperature, mrt.greedy_candidate, mrt.gold_candidate, mrt.length_normalised) == (
+        1,
+        False,
+        False,
+        False,
+    )
     assert pg.baseline_decay == 0.9
 
 
@@ -111,5 +116,10 @@ def test_the_resolved_configuration_is_plain_and_holds_every_option_of_ours(make
 def test_the_resolved_configuration_makes_the_same_one_again(make):
     library = {"optim": "sgd", "adam_beta1": 0.7, "warmup_steps": 3, "lr_scheduler_kwargs": {"num_cycles": 2}}
     first = make(MGSConfig, **library, lengths=[0.1, 0.3], temperature="auto", learning_rate=1e-3, max_steps=5, seed=3)
-    assert MGSConfig(use_cpu=True, **first.resolved()).resolved() == first.resolved()
+    assert MGSConfig(**first.resolved()).resolved() == first.resolved()
     assert first.resolved().items() >= library.items()
+
+
+def test_a_run_needs_a_folder():
+    with pytest.raises(UserError, match="set output_dir"):
+        MLEConfig(use_cpu=True)

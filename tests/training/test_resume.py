@@ -67,7 +67,9 @@ def test_the_baseline_of_pg_is_part_of_what_is_resumed(make_trainer, entries, tm
     assert baselines == [entry["baseline"] for entry in entries(tmp_path / "straight")]
 
 
-def test_early_stopping_goes_on_counting_and_the_best_is_still_found(make_trainer, assert_same_weights, tmp_path, letters):
+def test_early_stopping_goes_on_counting_and_the_best_is_still_found(
+    make_trainer, assert_same_weights, tmp_path, letters
+):
     def never_better(hypotheses, references):
         return 1.0
 
@@ -92,13 +94,15 @@ def test_a_checkpoint_cut_off_by_the_kill_is_passed_over(make_trainer, assert_sa
 
 
 def test_resuming_where_nothing_is_starts(make_trainer, assert_same_weights, tmp_path):
-    trainers = [make_trainer("mle", tmp_path / name, max_steps=2, eval_strategy="no") for name in "ab"]
-    trainers[0].train()
-    trainers[1].train(resume_from_checkpoint=True)
-    assert_same_weights(trainers[0].model, trainers[1].model)
+    options = {"max_steps": 2, "eval_strategy": "no"}
+    straight = make_trainer("mle", tmp_path / "straight", **options)
+    straight.train()
+    resumed = make_trainer("mle", tmp_path / "resumed", **options)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_weights(straight.model, resumed.model)
 
 
-def half_filled_log_lines_are_dropped(folder):
+def cut_off_a_log_line(folder):
     with (folder / "metrics.jsonl").open("a") as log:
         log.write('{"step": 3, "micro": 0, "lo')
 
@@ -126,18 +130,22 @@ def test_a_cost_that_fails_leaves_a_checkpoint_to_resume_from(make_trainer, asse
     options |= {"mle_share": 0.0} if method != "mgs" else {}
     straight = make_trainer(method, tmp_path / "straight", Failing(), **options)
     straight.train()
-    failing = make_trainer(method, tmp_path / "failing", Failing(CALLS[method], RuntimeError("no more quota")), **options)
+    failing = make_trainer(
+        method, tmp_path / "failing", Failing(CALLS[method], RuntimeError("no more quota")), **options
+    )
     with pytest.raises(CostError, match="'Failing' raised RuntimeError: no more quota"):
         failing.train()
     assert newest_checkpoint(tmp_path / "failing").name == "checkpoint-2"
-    half_filled_log_lines_are_dropped(tmp_path / "failing")
+    cut_off_a_log_line(tmp_path / "failing")
     mended = make_trainer(method, tmp_path / "failing", Failing(), **options)
     mended.train(resume_from_checkpoint=True)
     assert_same_weights(straight.model, mended.model)
     assert log_of(tmp_path / "straight") == log_of(tmp_path / "failing")
 
 
-def test_a_cost_that_fails_in_an_evaluation_leaves_the_update_before_it(make_trainer, assert_same_weights, tmp_path, letters):
+def test_a_cost_that_fails_in_an_evaluation_leaves_the_update_before_it(
+    make_trainer, assert_same_weights, tmp_path, letters
+):
     options = {"held_out": letters[50:], "max_steps": 3, "eval_steps": 2, "keep_best": False}
     straight = make_trainer("mgs", tmp_path / "straight", Failing(), **options)
     straight.train()
@@ -156,3 +164,15 @@ def test_a_cost_that_fails_at_once_leaves_no_checkpoint(make_trainer, tmp_path):
         trainer.train()
     assert newest_checkpoint(tmp_path) is None
     assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_the_same_trainer_goes_on_once_its_cost_works_again(make_trainer, assert_same_weights, tmp_path):
+    options = {"max_steps": 3, "gradient_accumulation_steps": 2, "eval_strategy": "no"}
+    straight = make_trainer("mgs", tmp_path / "straight", Failing(), **options)
+    straight.train()
+    trainer = make_trainer("mgs", tmp_path / "failing", Failing(4 * 3 + 1), **options)  # fails in its 13th call alone
+    with pytest.raises(CostError, match="server went away"):
+        trainer.train()
+    trainer.train(resume_from_checkpoint=True)
+    assert_same_weights(straight.model, trainer.model)
+    assert log_of(tmp_path / "straight") == log_of(tmp_path / "failing")

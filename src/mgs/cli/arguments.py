@@ -88,13 +88,19 @@ class Parser(HfArgumentParser):
         return arguments
 
     def show(self, everything: bool) -> NoReturn:
-        print(f"usage: {self.prog} [options]\n\n{self.summary}\n\noptions:")
+        print(f"usage: {self.prog} [options]\n\n{self.summary}")
         for cls in self.types:
-            own = set(own_options(cls))
-            for f in sorted(dataclasses.fields(cls), key=lambda f: f.name not in own):
-                if f.init and (everything or f.name in own):
+            options = {f.name: f for f in dataclasses.fields(cls) if f.init}
+            for heading, names in own_options(cls).items():
+                print(f"\n{heading}")
+                for name in names:
+                    if name in options:
+                        _show_option(options.pop(name))
+            if everything and options:
+                print("\nOptions of the library's TrainingArguments.")
+                for f in options.values():
                     _show_option(f)
-        print("  --config FILE              YAML file of these options; flags come on top")
+        print("\n  --config FILE              YAML file of these options; flags come on top")
         if not everything:
             print("  --help-all                 also the options of the library's TrainingArguments")
         sys.exit(0)

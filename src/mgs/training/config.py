@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from transformers import TrainingArguments
@@ -14,15 +15,7 @@ from mgs.methods.mgs import SPLITS
 from mgs.search import ProposalForm, Temperature
 
 #: Options of the library that belong into every resolved configuration.
-ALWAYS_SHOWN = (
-    "max_steps",
-    "num_train_epochs",
-    "seed",
-    "optim",
-    "gradient_accumulation_steps",
-    "bf16",
-    "max_grad_norm",
-)
+ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
@@ -32,16 +25,16 @@ def option(default: Any, help: str, **more: Any) -> Any:
     return field(default=default, metadata={"help": help, **more})
 
 
-def own_options(cls: type) -> list[str]:
-    """The options that this project declares, in order; not those only inherited from the library."""
+def own_options(cls: type) -> dict[str, list[str]]:
+    """The options that this project declares, under the first line of the class that does, the most special first;
+    not those only inherited from the library."""
     ours = [c for c in cls.__mro__ if not issubclass(TrainingArguments, c)]
-    declared = {name for c in ours for name in inspect.get_annotations(c)}
-    return [f.name for f in fields(cls) if f.name in declared]
+    return {(c.__doc__ or "").splitlines()[0]: list(inspect.get_annotations(c)) for c in ours}
 
 
 @dataclass
 class SequenceConfig(TrainingArguments):
-    """Options that all methods share. Defaults of the library that differ here are the paper's settings."""
+    """Training, for all methods. Where defaults differ from the library's they are the paper's."""
 
     batch_tokens: int = option(1024, "Tokens in a batch, padding counted.")
     by_length: bool = option(False, "Put sequences of similar length into a batch together.")
@@ -53,6 +46,10 @@ class SequenceConfig(TrainingArguments):
     keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
 
     output_dir: str | None = option(None, "Folder for the final model, checkpoints and logs.")
+    max_steps: int = option(-1, "Updates in all; -1 trains for num_train_epochs.")
+    num_train_epochs: float = option(1.0, "Passes through the data, if max_steps is not given.")
+    gradient_accumulation_steps: int = option(1, "Batches an update.")
+    seed: int = option(42, "Seed of everything: batches, candidates, samples, dropout.")
     learning_rate: float = option(6.25e-5, "Step size of the optimizer.")
     weight_decay: float = option(0.01, "Weight decay.")
     lr_scheduler_type: str = option("constant", "Schedule of the learning rate.")
@@ -86,7 +83,7 @@ class SequenceConfig(TrainingArguments):
     def resolved(self) -> dict[str, Any]:
         """Every option that is ours or differs from the library's default, as plain values."""
         values, defaults = self.to_dict(), type(self)(output_dir=self.output_dir).to_dict()
-        shown = {*own_options(type(self)), *ALWAYS_SHOWN}
+        shown = {*chain(*own_options(type(self)).values()), *ALWAYS_SHOWN}
         return {name: values[name] for name in sorted(values) if name in shown or values[name] != defaults[name]}
 
 
