@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, TrainingArguments
 
 from mgs.errors import UserError, unknown
 from mgs.training.config import own_options
@@ -101,7 +101,7 @@ class Parser(HfArgumentParser):
                 for f in options.values():
                     _show_option(f)
         print("\n  --config FILE              YAML file of these options; flags come on top")
-        if not everything:
+        if not everything and any(issubclass(cls, TrainingArguments) for cls in self.types):
             print("  --help-all                 also the options of the library's TrainingArguments")
         sys.exit(0)
 

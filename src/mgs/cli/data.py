@@ -20,6 +20,8 @@ from mgs.training.config import option
 
 @dataclass
 class ShowOptions:
+    """How to show it."""
+
     tokenizer: str = option("small", "Tokenizer: small (shipped), a folder or a hub name.")
     split: str = option("all", "Split of the data: train, valid, test or all.")
     context: int = option(CONTEXT, "Tokens of each sequence that are given.")

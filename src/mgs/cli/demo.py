@@ -19,6 +19,8 @@ SHOWN = ("MLE", "MGS-LM")
 
 @dataclass
 class DemoOptions:
+    """The demo."""
+
     output_dir: str = option("demo", "Folder for results.json, the picture and the trained models.")
     seed: int = option(0, "Seed of batches and candidates.")
 

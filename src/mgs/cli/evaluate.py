@@ -21,6 +21,8 @@ from mgs.training.config import option
 
 @dataclass
 class EvaluateOptions:
+    """The evaluation."""
+
     split: str = option("valid", "Split of the data: train, valid, test or all.")
     scorer: str | None = option(
         None, "Model for the LM columns (default: the small model if the model shares its vocabulary)."

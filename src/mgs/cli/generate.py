@@ -21,6 +21,8 @@ from mgs.training.config import option
 
 @dataclass
 class GenerateOptions:
+    """What to continue, and how."""
+
     prompt: list[str] = option([], "Texts to continue; - reads them from standard input, one a line.")
     num: int = option(3, "Without --prompt: how many held-out prefixes to continue.")
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")

@@ -18,6 +18,8 @@ from mgs.training.config import option
 
 @dataclass
 class ModelOptions:
+    """The model."""
+
     model: str = option("small", "Model: small (shipped), new:PRESET, a folder, a .gguf file or a hub name.")
     tokenizer: str | None = option(None, "Tokenizer, if it is not the model's own.")
 
@@ -28,6 +30,8 @@ class ModelOptions:
 
 @dataclass
 class DataOptions:
+    """The data."""
+
     data: str = option("docstrings", "Sequences, one a line: docstrings, a file, a folder, or a `datasets` name.")
     drop_headings: bool = option(False, "Leave out lines that are headings, ` = Title = `.")
     min_length: int = option(0, "Leave out sequences of fewer tokens, the end counted.")

@@ -40,6 +40,8 @@ SUMMARY = "Train a model with {name}. Everything has a default; the same command
 
 @dataclass
 class RunOptions:
+    """The run."""
+
     cost: str = option("lm", "Task cost: lm, edit, repetition, nontermination, or FILE.py:FUNCTION (not for mle).")
     eval_data: str | None = option(None, "Sequences to evaluate on (default: the validation split of --data).")
     eval_examples: int = option(200, "Prefixes an evaluation decodes, at most; 0 for all.")
