@@ -48,7 +48,7 @@ def data(argv: Sequence[str]) -> None:
     first = completions[0]
     table.add_row("first prefix", printable(tokenizer.decode(first.prefix)))
     table.add_row("its continuation", printable(tokenizer.decode(first.target))[:300])
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False, emoji=False).print(table)
 
 
 def summarise(completions: Completions, tokenizer: PreTrainedTokenizerBase, context: int) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title
         table.add_column(HEADINGS[name], justify="right", no_wrap=True)
     for row, figures in rows.items():
         table.add_row(row, *(cell(name, figures.get(name)) for name in shown))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)  # names are data
     console.print(table)
-    console.print(signature, style="dim", markup=False, soft_wrap=True)
+    console.print(signature, style="dim", soft_wrap=True)
 
 
 def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
