@@ -27,7 +27,7 @@ ALIASES = {"--out": "--output_dir"}
 class Parser(HfArgumentParser):
     """Errors are `UserError`s, and nothing is abbreviated."""
 
-    def __init__(self, types: Sequence[type], prog: str, summary: str):
+    def __init__(self, types: Sequence[Any], prog: str, summary: str):
         super().__init__(list(types), prog=prog, add_help=False, allow_abbrev=False)
         self.summary = summary
         self.types = types

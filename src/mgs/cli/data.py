@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from mgs.cli.arguments import Parser
 from mgs.cli.options import DataOptions
 from mgs.data import CONTEXT, Completions
-from mgs.metrics import human_figures
+from mgs.metrics import human_figures, texts
 from mgs.models import load_tokenizer
 from mgs.report.escape import printable
 from mgs.training.config import option
@@ -46,8 +46,8 @@ def data(argv: Sequence[str]) -> None:
             value = ", ".join(f"{key} {part:.4g}" for key, part in value.items())
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     first = completions[0]
-    table.add_row("first prefix", printable(tokenizer.decode(first.prefix)))
-    table.add_row("its continuation", printable(tokenizer.decode(first.target))[:300])
+    table.add_row("first prefix", printable(texts(tokenizer, [first.prefix])[0]))
+    table.add_row("its continuation", printable(texts(tokenizer, [first.target])[0])[:300])
     Console(highlight=False, markup=False, emoji=False).print(table)
 
 

@@ -52,13 +52,9 @@ def show_settings(result: DemoResult) -> None:
 
 def show_continuations(result: DemoResult, num: int = 3) -> None:
     """Three prefixes, chosen by a rule: those on which the starting model goes on longest."""
-    assert result.test is not None
     print(f"Continuations of the {num} test prefixes on which MLE goes on longest:\n")
-    from mgs.models import load_tokenizer
-
-    tokenizer = load_tokenizer("small")
     for index in worst_first(result.continuations["MLE"], num):
-        print(f"  {printable(tokenizer.decode(result.test[index].prefix).strip())} …")
+        print(f"  {printable(result.prefixes[index].strip())} …")
         for name in SHOWN:
             text = result.continuations[name][index]
             end = " ⟨eos⟩" if text.ended else " → ∞"

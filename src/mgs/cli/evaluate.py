@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+from transformers import PreTrainedModel
 
 from mgs.cli.arguments import Parser
-from mgs.cli.options import DataOptions, ModelOptions
+from mgs.cli.options import DataOptions, ModelOptions, on_device
 from mgs.data import CONTEXT
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.metrics import evaluate_completion, human_figures
@@ -23,7 +23,7 @@ from mgs.training.config import option
 class EvaluateOptions:
     """The evaluation."""
 
-    split: str = option("valid", "Split of the data: train, valid, test or all.")
+    split: str | None = option(None, "Split: train, valid, test or all (default: all of a file, else valid).")
     scorer: str | None = option(
         None, "Model for the LM columns (default: the small model if the model shares its vocabulary)."
     )
@@ -42,10 +42,8 @@ def evaluate(argv: Sequence[str]) -> None:
     models, data, options = parser.parse(argv)
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device)
-    scorer = load_model(options.scorer).to(device) if options.scorer else default_scorer(models, model, device)
-    split = "all" if Path(data.data).is_file() and "--split" not in " ".join(argv) else options.split
+    scorer = on_device(load_model(options.scorer)) if options.scorer else default_scorer(models, model)
+    split = options.split or ("all" if Path(data.data).is_file() else "valid")
     completions = data.completions(tokenizer, split, options.context, model, options.examples)
     result = evaluate_completion(model, tokenizer, completions, decoder, scorer, options.max_new_tokens, options.seed)
     rows = {models.model: result.figures, "human": human_figures(tokenizer, completions, scorer)}
@@ -54,10 +52,9 @@ def evaluate(argv: Sequence[str]) -> None:
         Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")
 
 
-def default_scorer(models: ModelOptions, model: torch.nn.Module, device: torch.device) -> torch.nn.Module | None:
+def default_scorer(models: ModelOptions, model: PreTrainedModel) -> PreTrainedModel | None:
     """The small model scores itself and what was trained from it; other vocabularies have no default."""
     if models.model == "small":
         return model
     small = load_model("small")
-    same = small.config.vocab_size == model.config.vocab_size  # type: ignore[union-attr]
-    return small.to(device) if same else None
+    return on_device(small) if small.config.vocab_size == model.config.vocab_size else None

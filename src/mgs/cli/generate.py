@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from mgs.cli.arguments import Parser
 from mgs.cli.options import DataOptions, ModelOptions
 from mgs.data import CONTEXT
@@ -36,7 +34,6 @@ def generate(argv: Sequence[str]) -> None:
     models, data, options = parser.parse(argv)
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
     prompts = [line.strip() for line in sys.stdin] if options.prompt == ["-"] else options.prompt
     if prompts:
         space = " " if marks_spaces(tokenizer) else ""

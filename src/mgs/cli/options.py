@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mgs.costs import COST_NAMES, CostFunction
@@ -25,7 +27,13 @@ class ModelOptions:
 
     def load(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         tokenizer = load_tokenizer(self.tokenizer or self.model)
-        return load_model(self.model, tokenizer), tokenizer
+        return on_device(load_model(self.model, tokenizer)), tokenizer
+
+
+def on_device(model: PreTrainedModel) -> PreTrainedModel:
+    """The model on the GPU, if there is one."""
+    nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")
+    return model
 
 
 @dataclass
@@ -79,4 +87,4 @@ def load_cost(name: str) -> str | CostFunction:
     if not callable(found):
         functions = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
         raise unknown(f"function in {file}", function, functions)
-    return found  # type: ignore[no-any-return]
+    return found

@@ -23,12 +23,12 @@ class LanguageModelCost:
         return cls(copy.deepcopy(model).eval().requires_grad_(False))
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
-        return [-value for value in score(self.model, *self._ids(prefixes, hypotheses))]
+        return self._scores(hypotheses, prefixes)
 
     def with_prefix(self, hypotheses: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
         """−log p_score(X, Ŷ): also the prefix's tokens after the first, a constant of the data."""
-        return [-value for value in score(self.model, *self._ids(prefixes, hypotheses), with_prefix=True)]
+        return self._scores(hypotheses, prefixes, with_prefix=True)
 
-    @staticmethod
-    def _ids(*texts: Sequence[Text]) -> list[list[tuple[int, ...]]]:
-        return [[text.token_ids for text in column] for column in texts]
+    def _scores(self, hypotheses: Sequence[Text], prefixes: Sequence[Text], with_prefix: bool = False) -> list[float]:
+        given, scored = ([text.token_ids for text in texts] for texts in (prefixes, hypotheses))
+        return [-value for value in score(self.model, given, scored, with_prefix)]

@@ -185,7 +185,7 @@ class GumbelNoise(LogitsProcessor):
     def __init__(self, keys_B: Tensor, start: int):
         self.keys_B, self.start = keys_B, start
 
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         noise = gumbel(self.keys_B, input_ids.shape[1] - self.start, scores.shape[-1])
         return torch.log_softmax(scores, dim=-1) + noise
 

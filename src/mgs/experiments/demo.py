@@ -62,7 +62,7 @@ class DemoResult:
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)  # watched figures over updates
     continuations: dict[str, list[Text]] = field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    test: Completions | None = None
+    prefixes: list[Text] = field(default_factory=list)
 
     def save(self, file: Path) -> None:
         rows = [{"method": name, **figures} for name, figures in self.rows.items()]
@@ -82,7 +82,7 @@ def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "s
 
     say(f"MLE: the starting model, {sum(p.numel() for p in start.parameters()):,} parameters, on {len(test)} prefixes")
     base = evaluate(start, tokenizer, test, start)
-    result = DemoResult(base.signature, {"MLE": base.figures}, test=test)
+    result = DemoResult(base.signature, {"MLE": base.figures}, prefixes=texts(tokenizer, [e.prefix for e in test]))
     result.continuations["MLE"] = base.hypotheses
     first = evaluate(start, tokenizer, watched, start).figures
     for name, (trainer_type, config_type, options) in RECIPES.items():
