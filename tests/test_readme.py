@@ -1,0 +1,58 @@
+"""What the README and the docs say holds: the example runs, options exist, links lead somewhere."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from mgs.cli.main import COMMANDS
+from mgs.training import MGSConfig
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def test_the_python_example_runs(tmp_path, gpt2, tokenizer, sentences):
+    """As printed, but for the names of model and folder, the data, and one update instead of an epoch."""
+    gpt2.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    code = code.replace('"gpt2"', repr(str(tmp_path / "model")))
+    code = code.replace('output_dir="out"', f"output_dir={str(tmp_path / 'out')!r}, max_steps=1, context=3")
+    code, found = re.subn(r"train_dataset=\[.*?\]", "train_dataset=sentences", code)
+    assert found == 1
+    scope = {"sentences": sentences}
+    exec(code, scope)
+    assert scope["trainer"].state.global_step == 1
+    assert (tmp_path / "out" / "metrics.jsonl").read_text().count("\n") == 1
+
+
+def test_options_in_the_table_exist():
+    known = {f.name for f in fields(MGSConfig)}
+    table = re.findall(r"^\| (`--.*?) \|", README, flags=re.MULTILINE)
+    options = re.findall(r"--(\w+)", " ".join(table))
+    assert len(options) > 5
+    assert set(options) <= known
+
+
+def test_commands_shown_exist():
+    shown = set(re.findall(r"^mgs (\w+)", README, flags=re.MULTILINE))
+    assert {"train", "evaluate", "generate", "data"} <= shown <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+def test_the_paper_map_names_real_files_and_functions():
+    for path, name in re.findall(
+        r"`([\w/]+\.py):([\w.]+)`", (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8")
+    ):
+        source = (ROOT / "src" / "mgs" / path).read_text(encoding="utf-8")
+        assert re.search(rf"(def|class) {name.split('.')[-1]}\b", source), f"{path}:{name}"
+    for test in re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8")):
+        assert (ROOT / test).exists(), test
