@@ -35,6 +35,8 @@ def generate(argv: Sequence[str]) -> None:
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
     prompts = [line.strip() for line in sys.stdin] if options.prompt == ["-"] else options.prompt
+    if options.prompt and not (prompts and all(prompt.strip() for prompt in prompts)):
+        raise UserError("an empty prompt cannot be continued: give at least one word")
     if prompts:
         space = " " if marks_spaces(tokenizer) else ""
         prefixes = [tokenizer(space + prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]

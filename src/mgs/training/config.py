@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import chain
 from typing import Any
 
@@ -30,6 +30,10 @@ def own_options(cls: type) -> dict[str, list[str]]:
     not those only inherited from the library."""
     ours = [c for c in cls.__mro__ if not issubclass(TrainingArguments, c)]
     return {(c.__doc__ or "").splitlines()[0]: list(inspect.get_annotations(c)) for c in ours}
+
+
+def _default(f: Field) -> Any:
+    return f.default_factory() if f.default_factory is not MISSING else f.default
 
 
 @dataclass
@@ -68,12 +72,16 @@ class SequenceConfig(TrainingArguments):
     def __post_init__(self) -> None:
         if self.output_dir is None:  # the library would make one up
             raise UserError("a run needs a folder to write to: set output_dir")
+        given = {f: getattr(self, f.name) for f in fields(self) if f.init}
+        self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
         super().__post_init__()
         if self.fp16:
             raise UserError("fp16 is not supported (its gradient scaler and parameter search do not mix): use bf16")
         if self.gradient_accumulation_steps < 1:
             raise UserError(f"gradient_accumulation_steps must be at least 1, got {self.gradient_accumulation_steps}")
+        if self.batch_tokens < 1:
+            raise UserError(f"batch_tokens must be at least 1, got {self.batch_tokens}")
         Decoder.parse(self.decoder)
         if self.keep_best and self.eval_strategy != "no":
             self.load_best_model_at_end = True
@@ -82,9 +90,8 @@ class SequenceConfig(TrainingArguments):
 
     def resolved(self) -> dict[str, Any]:
         """Every option that is ours or differs from the library's default, as plain values."""
-        values, defaults = self.to_dict(), type(self)(output_dir=self.output_dir).to_dict()
-        shown = {*chain(*own_options(type(self)).values()), *ALWAYS_SHOWN}
-        return {name: values[name] for name in sorted(values) if name in shown or values[name] != defaults[name]}
+        shown = {*chain(*own_options(type(self)).values()), *ALWAYS_SHOWN, *self.changed}
+        return {name: value for name, value in sorted(self.to_dict().items()) if name in shown}
 
 
 @dataclass
@@ -119,6 +126,8 @@ class MGSConfig(SequenceConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.num_candidates < 1:
+            raise UserError(f"num_candidates must be at least 1, got {self.num_candidates}")
         self.proposal_form()
         self.search_temperature()
         if self.split not in SPLITS:
