@@ -72,6 +72,7 @@ class SequenceConfig(TrainingArguments):
     def __post_init__(self) -> None:
         if self.output_dir is None:  # the library would make one up
             raise UserError("a run needs a folder to write to: set output_dir")
+        self.reports = self.report_to  # as given: the library makes a list of it
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
         self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
@@ -91,7 +92,8 @@ class SequenceConfig(TrainingArguments):
     def resolved(self) -> dict[str, Any]:
         """Every option that is ours or differs from the library's default, as plain values."""
         shown = {*chain(*own_options(type(self)).values()), *ALWAYS_SHOWN, *self.changed}
-        return {name: value for name, value in sorted(self.to_dict().items()) if name in shown}
+        values = self.to_dict() | {"report_to": self.reports}
+        return {name: value for name, value in sorted(values.items()) if name in shown}
 
 
 @dataclass
