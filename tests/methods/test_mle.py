@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from mgs.methods import MLE, Key, mle_loss
+from mgs.methods.method import gradient_of
+from mgs.methods.mle import mle_gradient
 
 IGNORED = -100
 
@@ -74,3 +76,12 @@ def test_mle_remembers_nothing():
     assert method.state() == {}
     method.load_state({})
     assert method.name == "mle"
+
+
+def test_a_large_batch_in_pieces_has_the_gradient_of_the_whole(make_gpt2, batch):
+    model = make_gpt2().eval()  # no dropout: pieces would draw it in another order
+    whole = mle_loss(model, batch)
+    gradient, loss = mle_gradient(model, batch, budget=6)
+    assert loss == pytest.approx(whole.item(), rel=1e-5)
+    for name, expected in gradient_of(whole, model).items():
+        torch.testing.assert_close(gradient[name], expected, rtol=1e-4, atol=1e-6)

@@ -15,6 +15,7 @@ from mgs.report.tables import figures_table
 from mgs.training.config import option
 
 SHOWN = ("MLE", "MGS-LM")
+PLUMBING = ("save_strategy", "keep_best", "report_to", "eval_steps")
 
 
 @dataclass
@@ -45,8 +46,9 @@ def demo(argv: Sequence[str]) -> None:
 
 
 def show_settings(result: DemoResult) -> None:
+    """What each method was given, beyond the library's defaults."""
     for name, settings in result.settings.items():
-        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in settings.items()))
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in settings.items() if key not in PLUMBING))
     print()
 
 

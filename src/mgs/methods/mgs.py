@@ -8,8 +8,8 @@ from itertools import pairwise
 from torch import nn
 
 from mgs.candidates import Task
-from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
-from mgs.methods.mle import mle_loss
+from mgs.methods.method import Key, Outcome, Stateless
+from mgs.methods.mle import mle_gradient
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
@@ -65,11 +65,10 @@ class MGS(Stateless):
         model.train()
         gradients, losses = [], []
         for part in parts(batch, self.num_gradients, self.split):
-            with autocast(model, self.bf16):
-                loss = mle_loss(model, part)
-            ascent = {name: -tensor for name, tensor in gradient_of(loss, model).items()}
+            gradient, loss = mle_gradient(model, part, self.bf16)
+            ascent = {name: -tensor for name, tensor in gradient.items()}
             gradients.append(clipped(ascent, self.max_gradient_norm))
-            losses.append(loss.item())
+            losses.append(loss)
         return gradients, losses
 
 

@@ -6,15 +6,35 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from mgs.data import token_batches
 from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
 from mgs.models import token_log_likelihoods
-from mgs.types import Batch
+from mgs.types import Batch, Direction
+
+CHUNK = 4096  # tokens that go forward and back at once, padding counted
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False) -> Tensor:
     """Mean negative log-likelihood of a target token; `with_prefix` learns the prefixes' tokens as well."""
     log_likelihoods_BT, scored_BT = token_log_likelihoods(model, batch.prefixes, batch.targets, with_prefix)
     return -log_likelihoods_BT.sum() / scored_BT.sum()
+
+
+def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK) -> tuple[Direction, float]:
+    """∇ of the mean loss over a batch of any size, and the loss: in pieces of `budget` tokens, one in memory at a time."""
+    lengths = [len(example) for example in batch.examples]
+    num_targets = sum(len(target) for target in batch.targets)
+    total: Direction = {}
+    loss = 0.0
+    for rows in token_batches(lengths, budget, sorted(range(len(batch)), key=lengths.__getitem__)):
+        piece = batch.select(rows)
+        share = sum(len(target) for target in piece.targets) / num_targets
+        with autocast(model, bf16):
+            part = mle_loss(model, piece) * share
+        loss += part.item()
+        for name, gradient in gradient_of(part, model).items():
+            total[name] = total[name].add_(gradient) if name in total else gradient
+    return total, loss
 
 
 @dataclass
