@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mgs.data import Completions, load_completions
 from mgs.decoding import Decoder
-from mgs.metrics import Evaluation, evaluate_completion, human_figures, texts
+from mgs.metrics import COLUMNS, Evaluation, evaluate_completion, human_figures, texts
 from mgs.models import load_model, load_tokenizer
 from mgs.training import MGSConfig, MGSTrainer, MRTConfig, MRTTrainer, PGConfig, PGTrainer
 from mgs.types import Text
@@ -35,10 +35,10 @@ RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         {
             "max_steps": 2,
             "eval_steps": 1,
-            "batch_tokens": 128_000,
+            "batch_tokens": 260_000,
             "num_gradients": 6,
             "split": "length",
-            "lengths": [0.25, 0.45],
+            "lengths": [0.25, 0.5],
             "noise": 0.0,
             "num_candidates": 13,
             "mix": 0.08,
@@ -49,7 +49,11 @@ RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
             "weight_decay": 0.0,
         },
     ),
-    "MRT-LM (+MLE 0.1)": (MRTTrainer, MRTConfig, {"max_steps": 15, "eval_steps": 5, "learning_rate": 2e-4}),
+    "MRT-LM (+MLE 0.1)": (
+        MRTTrainer,
+        MRTConfig,
+        {"max_steps": 15, "eval_steps": 5, "learning_rate": 2e-4, "length_normalised": True},
+    ),
     "PG-LM (+MLE 0.1)": (PGTrainer, PGConfig, {"max_steps": 20, "eval_steps": 5, "learning_rate": 2e-4}),
 }
 SHARED = {
@@ -73,7 +77,7 @@ class DemoResult:
     prefixes: list[Text] = field(default_factory=list)
 
     def save(self, file: Path) -> None:
-        rows = [{"method": name, **figures} for name, figures in self.rows.items()]
+        rows = [{"method": name} | {c: figures.get(c) for c in COLUMNS} for name, figures in self.rows.items()]
         content = {"signature": self.signature, "rows": rows, "settings": self.settings, "curves": self.curves}
         file.write_text(json.dumps(content, indent=2) + "\n")
 

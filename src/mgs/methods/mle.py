@@ -21,7 +21,7 @@ def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False) -> Tenso
 
 
 def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK) -> tuple[Direction, float]:
-    """∇ of the mean loss over a batch of any size, and the loss: in pieces of `budget` tokens, one in memory at a time."""
+    """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time."""
     lengths = [len(example) for example in batch.examples]
     num_targets = sum(len(target) for target in batch.targets)
     total: Direction = {}

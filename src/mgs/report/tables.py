@@ -24,12 +24,13 @@ def cell(column: str, value: float | None) -> str:
 
 def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title: str = "") -> None:
     """Print one row a method."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
-    table = Table(title=title or None, title_justify="left")
-    table.add_column("")
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", no_wrap=True)
     for name in shown:
         table.add_column(HEADINGS[name], justify="right", no_wrap=True)
     for row, figures in rows.items():
