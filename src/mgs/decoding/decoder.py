@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -107,8 +107,10 @@ class Decoder:
         max_new_tokens: int,
         eos: int,
         noise: Sequence[int] = (0,),
+        done: Callable[[int], object] = lambda rows: None,
     ) -> list[tuple[int, ...]]:
-        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row."""
+        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row.
+        `done` is told how many rows have just been finished, for a progress bar."""
         keys_B = row_keys(range(len(prefixes)), *noise)
         room = _room(model, prefixes, max_new_tokens)
         at_once = max(1, ROWS_AT_ONCE.get(next(model.parameters()).device.type, 64) // self.beams)
@@ -119,6 +121,7 @@ class Decoder:
             for start in range(0, len(prefixes), at_once):
                 rows = slice(start, start + at_once)
                 out += self._decode(model, prefixes[rows], room, eos, keys_B[rows])
+                done(len(prefixes[rows]))
             return out
         finally:
             model.train(training)

@@ -6,7 +6,7 @@ A signature says how figures were obtained: two tables are comparable when their
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -49,10 +49,11 @@ def decode_texts(
     decoder: Decoder,
     max_new_tokens: int,
     noise: Sequence[int] = (0,),
+    done: Callable[[int], object] = lambda rows: None,
 ) -> list[Text]:
     """Continuations as a cost sees them."""
     eos = end_of_sequence(tokenizer)
-    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise))
+    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done))
 
 
 def texts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> list[Text]:
@@ -73,14 +74,9 @@ def evaluate_completion(
     progress: bool = True,
 ) -> Evaluation:
     """Decode every prefix and fill the table's row. Without a `scorer`, the LM columns are left out."""
-    at_once = 64 if next(model.parameters()).device.type == "cpu" else 512
-    hypotheses: list[Text] = []
-    bar = tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=not progress)
-    for start in range(0, len(data), at_once):
-        prefixes = [example.prefix for example in data.examples[start : start + at_once]]
-        hypotheses += decode_texts(model, tokenizer, prefixes, decoder, max_new_tokens, (seed, start))
-        bar.update(len(prefixes))
-    bar.close()
+    prefixes = [example.prefix for example in data.examples]
+    with tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=not progress) as bar:
+        hypotheses = decode_texts(model, tokenizer, prefixes, decoder, max_new_tokens, (seed,), bar.update)
     figures = sequence_figures(tokenizer, data, hypotheses, scorer)
     figures["perplexity"] = perplexity(model, data)
     return Evaluation(figures, signature(data, decoder, max_new_tokens, scorer, seed), hypotheses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -117,8 +118,10 @@ def _where(name: str) -> tuple[str, dict[str, str]]:
 def _cannot_load(kind: str, name: str, error: Exception) -> UserError:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     presets = ", ".join(f"new:{preset}" for preset in PRESETS)
+    near = difflib.get_close_matches(name, ["small", *(f"new:{preset}" for preset in PRESETS)], n=1, cutoff=0.7)
+    hint = f"did you mean {near[0]!r}? " if near else ""
     return UserError(
-        f"cannot load {kind} {name!r}: {reason} (allowed: small, {presets}, a folder, a .gguf file or a hub name)"
+        f"cannot load {kind} {name!r}: {hint}{reason} (allowed: small, {presets}, a folder, a .gguf file or a hub name)"
     )
 
 

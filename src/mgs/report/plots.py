@@ -25,6 +25,7 @@ def plot_progress(
         for name, curve in curves.items():
             axes.plot(*zip(*curve, strict=True), marker="o", markersize=3, label=name, color=colour(name))
         axes.set_xlabel("update")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

@@ -29,8 +29,8 @@ def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title
     from rich.table import Table
 
     shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", no_wrap=True)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", overflow="fold", min_width=min(17, max(map(len, rows))))  # long names give way to figures
     for name in shown:
         table.add_column(HEADINGS[name], justify="right", no_wrap=True)
     for row, figures in rows.items():

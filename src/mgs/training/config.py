@@ -81,6 +81,8 @@ class SequenceConfig(TrainingArguments):
             raise UserError("fp16 is not supported (its gradient scaler and parameter search do not mix): use bf16")
         if self.gradient_accumulation_steps < 1:
             raise UserError(f"gradient_accumulation_steps must be at least 1, got {self.gradient_accumulation_steps}")
+        if self.context < 1:
+            raise UserError(f"context must be at least 1 token, got {self.context}")
         if self.batch_tokens < 1:
             raise UserError(f"batch_tokens must be at least 1, got {self.batch_tokens}")
         Decoder.parse(self.decoder)
