@@ -42,6 +42,19 @@ def test_selecting_rows_keeps_theirs_and_goes_on():
     assert rows == 3
 
 
+def test_reordered_and_repeated_rows_go_on_as_in_the_library():
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = GrowingLayer(), DynamicLayer()
+    for step in range(6):
+        new = states(generator, 3 if step < 4 else 6, 2)
+        for mine, reference in zip(ours.update(*new), theirs.update(*new), strict=True):
+            assert torch.equal(mine, reference)
+        for layer in (ours, theirs):
+            layer.reorder_cache(torch.arange(len(new[0])).flip(0))
+            if step == 3:
+                layer.batch_repeat_interleave(2)
+
+
 def test_most_steps_copy_nothing():
     generator = torch.Generator().manual_seed(0)
     layer = GrowingLayer()

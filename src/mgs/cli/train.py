@@ -83,9 +83,12 @@ def train(argv: Sequence[str]) -> None:
     save_configuration(folder, models, data, run, config)
     trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
-    if trainer.last_evaluation is not None:
+    if eval_data is not None:
+        state = trainer.state
+        if trainer.last_evaluation is None or state.best_global_step not in (None, state.global_step):
+            trainer.figures(eval_data)  # the last evaluation, if any, was not that of the weights that were kept
         evaluation = trainer.last_evaluation
-        figures_table({method.upper(): evaluation.figures}, evaluation.signature, "last evaluation")
+        figures_table({method.upper(): evaluation.figures}, evaluation.signature, "the final model")
     print(f"model, tokenizer and logs: {folder}")
 
 

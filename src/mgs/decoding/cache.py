@@ -26,16 +26,18 @@ class GrowingLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
         end = start + key_states.shape[-2]
-        if self._buffers is None or end > self._buffers[0].shape[-2]:
-            self._buffers = self._room(self.keys, key_states, end), self._room(self.values, value_states, end)
-        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
+        buffers = self._buffers
+        if buffers is None or self._stale(buffers) or end > buffers[0].shape[-2]:
+            buffers = self._room(self.keys, key_states, end), self._room(self.values, value_states, end)
+        for buffer, new in zip(buffers, (key_states, value_states), strict=True):
             buffer[..., start:end, :] = new
-        self.keys, self.values = (buffer[..., :end, :] for buffer in self._buffers)
+        self._buffers = buffers
+        self.keys, self.values = (buffer[..., :end, :] for buffer in buffers)
         return self.keys, self.values
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        super().batch_select_indices(indices)
-        self._buffers = None  # sized for the old rows; made anew at the next update
+    def _stale(self, buffers: tuple[Tensor, Tensor]) -> bool:
+        """Whether rows were selected, repeated or reordered since: `keys` is then no view of its buffer any more."""
+        return self.keys is None or self.keys.data_ptr() != buffers[0].data_ptr()
 
     @staticmethod
     def _room(old: Tensor | None, like: Tensor, end: int) -> Tensor:
