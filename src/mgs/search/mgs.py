@@ -48,6 +48,7 @@ class Update:
     costs: list[float]
     log_density: list[float]
     components: list[str]
+    gradients: list[int | None]  # which gradient each candidate is centred at; None at the origin
     lengths: list[float]
     temperature: float
     base_cost: float | None
@@ -66,8 +67,10 @@ class Update:
             "effective": effective_sample_size(self.weights),
             "temperature": self.temperature,
             "components": self.components,
+            "gradients": self.gradients,
             "lengths": self.lengths,
             "winner": self.components[best],
+            "winner_gradient": self.gradients[best],
             "winner_length": self.lengths[best],
             "mle_won": float(self.components[best] == "mle"),
             "mle_weight": math.fsum(mle),
@@ -99,6 +102,7 @@ def mgs_update(
         costs=costs,
         log_density=log_density,
         components=proposal.components,
+        gradients=[centre.gradient for centre in proposal.assigned],
         lengths=[centre.length for centre in proposal.assigned],
         temperature=alpha,
         base_cost=base_cost,
