@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from torch import nn
+from tqdm.auto import tqdm
 
 from mgs.candidates import Task
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
-from mgs.types import Batch
+from mgs.types import Batch, Direction
 
 SPLITS = ("order", "length")
 
@@ -36,6 +37,7 @@ class MGS(Stateless):
     max_gradient_norm: float = 1.0
     log_base: bool = False
     bf16: bool = False
+    progress: bool = False  # a bar within each update that takes more than a few seconds
     name: str = "mgs"
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
@@ -44,12 +46,13 @@ class MGS(Stateless):
         base_cost = self.task.mean_cost(model, scored, noise) if self.log_base else None  # Algorithm 1, lines 1 and 2
         gradients, losses = self._gradients(model, batch)  # line 3
         proposal = Proposal(self.form, gradients, self.num_candidates, *key)
-        update = mgs_update(  # lines 4 to 9
-            proposal,
-            lambda direction: self.task.candidate_cost(model, direction, scored, noise),
-            self.temperature,
-            base_cost,
-        )
+        with tqdm(total=len(proposal), desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
+
+            def cost_of(direction: Direction) -> float:
+                bar.update()
+                return self.task.candidate_cost(model, direction, scored, noise)
+
+            update = mgs_update(proposal, cost_of, self.temperature, base_cost)  # lines 4 to 9
         log = update.log() | {
             "gradient_norm": norm(gradients[0]),
             "mle_loss": sum(losses) / len(losses),
@@ -64,7 +67,8 @@ class MGS(Stateless):
         """g_j = −∇L_MLE of each part of the batch, clipped."""
         model.train()
         gradients, losses = [], []
-        for part in parts(batch, self.num_gradients, self.split):
+        cut = parts(batch, self.num_gradients, self.split)
+        for part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             gradient, loss = mle_gradient(model, part, self.bf16)
             ascent = {name: -tensor for name, tensor in gradient.items()}
             gradients.append(clipped(ascent, self.max_gradient_norm))

@@ -78,6 +78,7 @@ class MGSTrainer(CostTrainer):
             args.gradient_norm,
             args.log_base,
             args.bf16,
+            progress=not args.disable_tqdm,
         )
 
 
