@@ -139,3 +139,9 @@ def test_the_papers_data_are_matched(split, num_pairs, repetition):
     data = load_completions(str(text), gpt2_bpe)
     assert len(data) == num_pairs
     assert round(human_figures(gpt2_bpe, data)["repetition"], 4) == repetition
+
+
+def test_a_special_token_spelt_out_in_a_line_is_text(tokenizer):
+    (example,) = completions_from_lines([f"before {tokenizer.eos_token} after it went on"], tokenizer, context=3)
+    assert tokenizer.eos_token_id not in (*example.prefix, *example.target[:-1])
+    assert example.target[-1] == tokenizer.eos_token_id

@@ -74,7 +74,9 @@ def completions_from_lines(
     shortest = max(context + 1, min_length)
     eos = end_of_sequence(tokenizer)
     space = " " if marks_spaces(tokenizer) else ""
-    rows = tokenizer([space + line for line in lines], add_special_tokens=False, verbose=False)["input_ids"]
+    # A line that spells out "<|endoftext|>" means the letters, not the end.
+    options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    rows = tokenizer([space + line for line in lines], **options)["input_ids"]
     examples = [
         Example(tuple(ids[:context]), tuple(ids[context:]), extra)
         for ids, extra in zip(([*row, eos][:max_length] for row in rows), columns or [{} for _ in rows], strict=True)
