@@ -77,3 +77,12 @@ def test_a_reader_that_goes_away_is_no_traceback():
     assert b"Traceback" not in writer.stderr.read()
     writer.stderr.close()
     writer.wait(timeout=300)
+
+
+def test_a_file_where_the_folder_should_be_is_a_sentence(tmp_path, capsys):
+    (tmp_path / "taken").write_text("here already")
+    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
+    error = capsys.readouterr().err
+    assert "exists" in error
+    assert "taken" in error
+    assert "Traceback" not in error

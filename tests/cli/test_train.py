@@ -24,7 +24,7 @@ def log(folder):
 def test_each_method_trains_from_the_command_line(call, here, small_run, model_folder, method):
     answer = call("train", method, *small_run, "--out", "run")
     assert answer.code == 0, answer.err
-    assert "last evaluation" in answer.out
+    assert "the final model" in answer.out
     assert answer.out.rstrip().endswith("model, tokenizer and logs: run")
     assert weights("run") != weights(model_folder)
     assert [entry["step"] for entry in log("run")] == [1, 2, 2]  # two updates and an evaluation

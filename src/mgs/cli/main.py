@@ -33,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains again at exit
         return 141
+    except OSError as error:  # a full disk, a folder that cannot be written, a file where a folder should be
+        print(f"mgs: {error.strerror or error}: {error.filename or 'while reading or writing'}", file=sys.stderr)
+        return 2
 
 
 def run(arguments: list[str]) -> int:
