@@ -15,7 +15,8 @@ from mgs.types import Batch, Direction
 
 
 class Key(NamedTuple):
-    """Where in a run a batch is used: all randomness of a method comes from this."""
+    """Where in a run a batch is used: all randomness of a method comes from this, except dropout, which draws from
+    torch's own generators (checkpoints hold their state)."""
 
     seed: int
     step: int

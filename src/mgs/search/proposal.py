@@ -143,7 +143,7 @@ class Proposal:
 
     def _sigma(self) -> dict[str, float]:
         """σ of each tensor: `noise` times the mean |g| of that tensor, of all tensors, or 1."""
-        sums = {name: _mean_over(self.gradients, name) for name in self.gradients[0]}
+        sums = {name: _sum_of_magnitudes(self.gradients, name) for name in self.gradients[0]}
         if self.form.noise_scale == "constant":
             return dict.fromkeys(sums, self.form.noise)
         if self.form.noise_scale == "global":
@@ -168,6 +168,6 @@ class Proposal:
         return (first + zero * num_zero)[:num_zero] + assigned
 
 
-def _mean_over(gradients: Sequence[dict[str, Tensor]], name: str) -> float:
+def _sum_of_magnitudes(gradients: Sequence[dict[str, Tensor]], name: str) -> float:
     """Σ|g_w| of one tensor, averaged over the gradients."""
     return math.fsum(float(g[name].double().abs().sum()) for g in gradients) / len(gradients)
