@@ -9,8 +9,9 @@ same again with the costs of what the candidates decode. A second table shrinks 
 from __future__ import annotations
 
 import torch
+from transformers import PreTrainedModel
 
-from mgs.candidates import Task
+from mgs.candidates import Task, perturbed
 from mgs.costs import Cost
 from mgs.data import load_completions
 from mgs.decoding import Decoder
@@ -19,7 +20,7 @@ from mgs.methods.mle import mle_loss
 from mgs.models import load_model, load_tokenizer
 from mgs.search import Proposal, ProposalForm, effective_sample_size, importance_weights
 from mgs.search.directions import clipped
-from mgs.types import Batch
+from mgs.types import Batch, Direction
 
 K = 16
 STEPS = 5
@@ -27,6 +28,11 @@ STEPS = 5
 
 def spread(values: list[float]) -> float:
     return max(values) - min(values)
+
+
+def cost(task: Task, model: PreTrainedModel, direction: Direction, batch: Batch) -> float:
+    with perturbed(model, direction):
+        return task.mean_cost(model, batch)
 
 
 def main() -> None:
@@ -44,9 +50,8 @@ def main() -> None:
         costs: list[float] | None = None
         for density in ("unit", "exact", "none"):
             proposal = Proposal(ProposalForm(density=density), [gradient], K, 0, step)
-            directions = [proposal.sample(k) for k in range(K)]
-            costs = costs or [task.candidate_cost(model, d, batch) for d in directions]
-            logs = [proposal.log_density(d) for d in directions]
+            costs = costs or [cost(task, model, proposal.sample(k), batch) for k in range(K)]
+            logs = proposal.log_densities()
             rows.setdefault(density, []).append(
                 (
                     spread(logs),
@@ -64,8 +69,7 @@ def main() -> None:
             generator = torch.Generator().manual_seed(step)
             g = torch.randn(n, generator=generator)
             proposal = Proposal(ProposalForm(density="exact"), [{"w": g / g.norm()}], K, 1, step)
-            logs = [proposal.log_density(proposal.sample(k)) for k in range(K)]
-            sizes.append(effective_sample_size(importance_weights(0.0, [0.0] * K, logs)))
+            sizes.append(effective_sample_size(importance_weights(0.0, [0.0] * K, proposal.log_densities())))
         print(f"n = {n:>6,}: ESS {sum(sizes) / len(sizes):.2f}")
 
 

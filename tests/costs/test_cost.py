@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mgs.costs import COST_NAMES, Cost, edit
+from mgs.costs import COST_NAMES, COSTS, Cost, LanguageModelCost, edit
 from mgs.errors import CostError, UserError
 from mgs.types import Text
 
@@ -111,6 +111,8 @@ SEQUENCE_VALUES = {
     "tuple": (1, 2.5),
     "numpy": np.array([1, 2.5]),
     "torch": torch.tensor([1, 2.5]),
+    "torch bf16 with a gradient": torch.tensor([1, 2.5], dtype=torch.bfloat16, requires_grad=True),
+    "torch column": torch.tensor([[1], [2.5]]),
     "list of tensors": [torch.tensor(1), torch.tensor(2.5)],
 }
 
@@ -148,6 +150,8 @@ BAD = {
     "too many": (lambda h, r: [1.0] * 3, r"'mine' returned 3 values for 2 hypotheses"),
     "None": (lambda h, r: None, r"'mine' returned NoneType: return a number or one a sequence"),
     "a string": (lambda h, r: "12", r"'mine' returned str: return a number or one a sequence"),
+    "NaN in an array": (lambda h, r: np.array([1.0, math.nan]), r"'mine' returned nan for sequence 1: 'a dog'.*finite"),
+    "words in an array": (lambda h, r: np.array(["1", "2"]), r"'mine' returned '1' for sequence 0, not a number"),
     "NaN for the corpus": (lambda h, r: math.nan, r"'mine' returned nan for the corpus: costs must be finite"),
     "missing column": (lambda h, r, weight: [1.0, 1.0], r"'mine' raised TypeError: .*weight"),
 }
@@ -171,3 +175,25 @@ def test_the_users_own_exception_is_kept_as_the_cause():
     with pytest.raises(CostError) as caught:
         Cost("mine", raises).mean(HYPOTHESES, REFERENCES)
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_hypothesis_without_a_string_is_shown_by_its_tokens():
+    with pytest.raises(CostError, match=r"returned nan for sequence 0: '5 6 0': costs must be finite"):
+        Cost("mine", lambda h, r: [math.nan]).mean([Text("", (5, 6, 0))], REFERENCES[:1])
+
+
+@pytest.mark.parametrize("function", COSTS.values(), ids=COSTS.keys())
+def test_the_costs_of_this_package_read_no_strings(function, gpt2):
+    assert not Cost.of(function.__name__).reads_text
+    assert not Cost.of(function).reads_text
+    assert not Cost.of("lm", gpt2).reads_text
+    assert not Cost("mine", LanguageModelCost(gpt2)).reads_text
+
+
+def test_a_users_cost_may_read_strings():
+    class Curious(LanguageModelCost):
+        """One of ours, changed."""
+
+    assert Cost.of(lambda hypotheses, references: 0.0).reads_text
+    assert Cost("edit", lambda hypotheses, references: 0.0).reads_text
+    assert Cost.of(Curious(torch.nn.Linear(1, 1))).reads_text

@@ -1,4 +1,8 @@
+import random
+
 import pytest
+import rapidfuzz.distance
+from rapidfuzz.distance import Levenshtein, Levenshtein_py
 
 from mgs.costs import edit, nontermination, repeated_share, repetition
 from mgs.types import Text
@@ -32,6 +36,29 @@ def test_edit_distance_over_the_references_length(hypothesis, reference, expecte
 
 def test_edit_compares_tokens_and_not_letters():
     assert edit([Text("same words", (1, 2))], [Text("same words", (3, 4))]) == [1.0]
+
+
+def textbook(a, b):
+    """The edit distance by its recurrence."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, start=1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]
+
+
+@pytest.mark.parametrize("implementation", [Levenshtein, Levenshtein_py], ids=["compiled", "Python"])
+def test_edit_of_many_rows_is_the_textbooks(implementation, monkeypatch):
+    monkeypatch.setattr(rapidfuzz.distance, "Levenshtein", implementation)
+    draw = random.Random(0)
+    # Longer than one machine word, ids beyond a byte and beyond 16 bits.
+    hypotheses, references = (
+        [draw.choices((0, 1, 2, 300, 70_000), k=draw.randint(0, 90)) for _ in range(40)] for _ in range(2)
+    )
+    expected = [min(1, textbook(h, r) / max(1, len(r))) for h, r in zip(hypotheses, references, strict=True)]
+    assert edit([text(*h) for h in hypotheses], [text(*r) for r in references]) == expected
+    assert sum(value < 1 for value in expected) > 10
 
 
 REPETITIONS = [

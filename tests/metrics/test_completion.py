@@ -41,6 +41,42 @@ def test_texts_remember_their_tokens_and_whether_they_ended(word_tokenizer):
     assert (empty, empty.token_ids, empty.ended) == ("", (), False)
 
 
+@pytest.fixture
+def wordless(word_tokenizer, monkeypatch):
+    """A tokenizer that cannot turn tokens into words."""
+
+    def refuse(*given, **options):
+        raise AssertionError("the tokenizer was asked for words")
+
+    tokenizer = copy.deepcopy(word_tokenizer)
+    for name in ("decode", "batch_decode", "convert_ids_to_tokens"):
+        monkeypatch.setattr(tokenizer, name, refuse)
+    return tokenizer
+
+
+def test_without_strings_the_tokenizer_is_not_asked(wordless):
+    with pytest.raises(AssertionError):
+        texts(wordless, [(1, 2, 0)])
+    found = texts(wordless, [(1, 2, 0), (3, 4), ()], strings=False)
+    assert [(str(t), t.token_ids, t.ended) for t in found] == [
+        ("", (1, 2, 0), True),
+        ("", (3, 4), False),
+        ("", (), False),
+    ]
+    assert texts(wordless, [], strings=False) == []
+
+
+def test_continuations_without_strings_have_the_same_tokens(wordless, word_tokenizer, gpt2):
+    with_strings = decode_texts(gpt2, word_tokenizer, [(5, 6, 7), (8,)], Decoder(), 5)
+    without = decode_texts(gpt2, wordless, [(5, 6, 7), (8,)], Decoder(), 5, strings=False)
+    assert [(t.token_ids, t.ended) for t in without] == [(t.token_ids, t.ended) for t in with_strings]
+    assert list(without) == ["", ""]
+
+
+def test_figures_need_no_words(wordless, data):
+    assert human_figures(wordless, data)["edit"] == 0.0
+
+
 def test_the_table_equals_one_counted_by_hand(word_tokenizer, data):
     hypotheses = texts(
         word_tokenizer,

@@ -3,7 +3,7 @@ import copy
 import pytest
 import torch
 
-from mgs.models import log_likelihoods, score, token_log_likelihoods
+from mgs.models import likelihood, log_likelihoods, score, token_log_likelihoods
 from mgs.models.likelihood import padded
 
 PREFIXES = [(5, 6, 7), (300, 2), (11, 12, 13, 14), (9,)]
@@ -22,6 +22,9 @@ def by_hand(model, prefix, target, with_prefix=False):
 def test_padding_goes_where_asked():
     assert padded([[1, 2], [3]], 9, "cpu").tolist() == [[1, 2], [3, 9]]
     assert padded([[1, 2], [3]], 9, "cpu", left=True).tolist() == [[1, 2], [9, 3]]
+    assert padded([(1, 2, 3), (), (4,)], 9, "cpu").tolist() == [[1, 2, 3], [9, 9, 9], [4, 9, 9]]
+    assert padded([(1, 2, 3), (), (4,)], 9, "cpu", left=True).tolist() == [[1, 2, 3], [9, 9, 9], [9, 9, 4]]
+    assert padded([[1]], 0, "cpu").dtype == torch.long
 
 
 def test_log_likelihoods_equal_the_sum_made_by_hand(model):
@@ -53,6 +56,96 @@ def test_with_prefix_scores_all_tokens_but_the_first(model):
 def test_score_equals_log_likelihoods_whatever_the_budget(model, budget):
     expected = log_likelihoods(model, PREFIXES, TARGETS).tolist()
     assert score(model, PREFIXES, TARGETS, budget=budget) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The forward passes of watched models: the shapes of what went in and of the logits that came out."""
+    seen = []
+
+    def watch(model):
+        def note(module, given, options, output):
+            seen.append((options["input_ids"].shape, output.logits.shape))
+
+        return model.register_forward_hook(note, with_kwargs=True)
+
+    return seen, watch
+
+
+@pytest.mark.parametrize(
+    ("room", "shapes"),
+    [
+        (4 * 400 * 44, [(4, 11)]),  # of 400 types in four bytes each, 44 tokens
+        (4 * 400 * 44 - 1, [(3, 7), (1, 11)]),
+        (4 * 400 * 21, [(3, 7), (1, 11)]),
+        (4 * 400 * 21 - 1, [(2, 4), (1, 7), (1, 11)]),
+        (1, [(1, 4), (1, 4), (1, 7), (1, 11)]),  # a row by itself is always allowed
+    ],
+)
+def test_score_keeps_logits_within_their_bytes(model, passes, monkeypatch, room, shapes):
+    seen, watch = passes
+    model = copy.deepcopy(model)
+    watch(model)
+    expected = score(model, PREFIXES, TARGETS, budget=10_000)
+    seen.clear()
+    monkeypatch.setattr(likelihood, "LOGITS_BYTES", room)
+    assert score(model, PREFIXES, TARGETS) == pytest.approx(expected, rel=1e-4)
+    assert [tuple(given) for given, _ in seen] == shapes
+
+
+def test_an_explicit_budget_is_taken_as_it_is(gpt2, passes, monkeypatch):
+    seen, watch = passes
+    model = copy.deepcopy(gpt2)
+    watch(model)
+    monkeypatch.setattr(likelihood, "LOGITS_BYTES", 1)
+    score(model, PREFIXES, TARGETS, budget=10_000)
+    assert len(seen) == 1
+
+
+def test_a_model_that_does_not_tell_its_vocabulary_is_scored_all_the_same(gpt2):
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = gpt2
+
+        def forward(self, **inputs):
+            return self.inner(**inputs)
+
+    assert score(Wrapped().eval(), PREFIXES, TARGETS) == score(gpt2, PREFIXES, TARGETS)
+
+
+def test_logits_are_not_made_for_positions_that_are_prefix_in_every_row(model, passes):
+    seen, watch = passes
+    model = copy.deepcopy(model)
+    watch(model)
+    log_likelihoods(model, PREFIXES[:1] + PREFIXES[2:3], TARGETS[:1] + TARGETS[2:3])  # prefixes of 3 and 4 tokens
+    log_likelihoods(model, PREFIXES, TARGETS)  # the shortest prefix has one
+    token_log_likelihoods(model, PREFIXES[:1], TARGETS[:1], with_prefix=True)
+    assert [tuple(made[:2]) for _, made in seen] == [(2, 11 - 2), (4, 11), (1, 7)]
+
+
+def test_a_model_that_makes_all_logits_gives_the_same(gpt2):
+    class Generous(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = gpt2
+
+        def forward(self, logits_to_keep, **inputs):
+            return self.inner(**inputs)
+
+    for some in (slice(0, 1), slice(0, 3), slice(0, 4)):
+        expected = log_likelihoods(gpt2, PREFIXES[some], TARGETS[some]).tolist()
+        assert log_likelihoods(Generous(), PREFIXES[some], TARGETS[some]).tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_empty_target_has_log_likelihood_zero(model):
+    assert log_likelihoods(model, PREFIXES[:1], [()]).tolist() == [0.0]
+    assert score(model, PREFIXES, [*TARGETS[:3], ()])[3] == 0.0
+
+
+def test_without_a_prefix_the_first_token_is_not_scored(model):
+    expected = by_hand(model, (8,), (9, 10, 0))
+    assert log_likelihoods(model, [()], [(8, 9, 10, 0)]).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_score_of_nothing_is_nothing(gpt2):

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from mgs.search.directions import clipped, dot, key, noise_like, norm, weighted_sum
+from mgs.search.directions import Layout, clipped, dot, key, norm, normal
+
+CPU = torch.device("cpu")
 
 
 def test_keys_are_63_bit_and_differ_when_anything_differs():
@@ -31,27 +33,64 @@ def test_keys_fill_their_range_evenly():
 
 
 def test_noise_is_standard_normal_and_drawn_again_equal():
-    noise = noise_like(torch.empty(200, 100), 0, 1, "w")
+    noise = normal((200, 100), CPU, 0, 1, "w")
     num = noise.numel()
     assert noise.shape == (200, 100)
     assert noise.dtype == torch.float32
     assert abs(float(noise.mean())) < 4 / math.sqrt(num)
     assert abs(float(noise.var()) - 1) < 4 * math.sqrt(2 / num)
-    assert torch.equal(noise, noise_like(torch.empty(200, 100), 0, 1, "w"))
-    assert not torch.equal(noise, noise_like(torch.empty(200, 100), 0, 1, "v"))
+    assert torch.equal(noise, normal((200, 100), CPU, 0, 1, "w"))
+    assert not torch.equal(noise, normal((200, 100), CPU, 0, 1, "v"))
 
 
 def test_noise_neither_reads_nor_moves_the_global_generator():
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = noise_like(torch.empty(5), 7)
+    first = normal([5], CPU, 7)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert torch.equal(first, noise_like(torch.empty(5), 7))
+    assert torch.equal(first, normal([5], CPU, 7))
 
 
-def test_noise_for_a_half_precision_parameter_is_still_fp32():
-    assert noise_like(torch.empty(3, dtype=torch.bfloat16), 0).dtype == torch.float32
+def parameters():
+    """One parameter of each number of dimensions from 0 to 3."""
+    shapes = {"matrix": (3, 2), "scalar": (), "cube": (2, 2, 2), "vector": (5,)}
+    return {name: torch.randn(shape, generator=torch.Generator().manual_seed(1)) for name, shape in shapes.items()}
+
+
+def test_a_layout_flattens_and_gives_back_every_parameter():
+    layout, given = Layout(parameters()), parameters()
+    vector = layout.flat(given)
+    assert vector.shape == (layout.size,) == (6 + 1 + 8 + 5,)
+    assert vector[:6].tolist() == given["matrix"].flatten().tolist()
+    back = layout.views(vector)
+    assert list(back) == list(given)
+    assert all(torch.equal(back[name], given[name]) and back[name].shape == given[name].shape for name in given)
+    assert torch.equal(layout.flat(dict(reversed(given.items()))), vector)  # the layout's order counts
+
+
+def test_a_layout_views_several_vectors_at_once():
+    layout, vectors = Layout(parameters()), torch.arange(60.0).view(3, 20)
+    for name, tensor in parameters().items():
+        together = layout.view(vectors, name)
+        assert together.shape == (3, *tensor.shape)
+        assert all(torch.equal(together[i], layout.view(vectors[i], name)) for i in range(3))
+
+
+def test_a_view_is_the_vector_s_memory_and_flattening_is_a_copy():
+    layout, given = Layout({"x": torch.zeros(2)}), {"x": torch.zeros(2)}
+    vector = layout.flat(given)
+    layout.view(vector, "x").fill_(1)
+    assert vector.tolist() == [1, 1]
+    assert given["x"].tolist() == [0, 0]
+
+
+def test_a_layout_flattens_half_precision_to_fp32_without_history():
+    given = {"x": torch.full((3,), 0.1, dtype=torch.bfloat16, requires_grad=True)}
+    vector = Layout(given).flat(given)
+    assert vector.dtype == torch.float32
+    assert not vector.requires_grad
+    assert torch.equal(vector, given["x"].detach().float())
 
 
 def test_dot_and_norm_go_over_all_parameters():
@@ -72,20 +111,3 @@ def test_clipping_shortens_what_is_longer_and_keeps_where_it_points(max_norm, ex
     short = clipped(direction, max_norm)
     assert norm(short) == pytest.approx(expected, rel=1e-6)
     assert dot(short, direction) == pytest.approx(5 * expected, rel=1e-6)
-
-
-def test_weighted_sum_is_the_sum_by_hand():
-    directions = [{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([10.0, 20.0])}, {"x": torch.tensor([7.0, 7.0])}]
-    total = weighted_sum([0.25, 0.75, 0.0], iter(directions))
-    assert total["x"].tolist() == [7.75, 15.5]
-    assert directions[0]["x"].tolist() == [1.0, 2.0]
-
-
-def test_weighted_sum_leaves_out_what_has_weight_zero():
-    total = weighted_sum([0.0, 1.0], [{"x": torch.tensor([math.inf])}, {"x": torch.tensor([2.0])}])
-    assert total["x"].tolist() == [2.0]
-
-
-def test_weighted_sum_wants_as_many_weights_as_directions():
-    with pytest.raises(ValueError, match=r"shorter|longer"):
-        weighted_sum([0.5, 0.5], [{"x": torch.ones(1)}])

@@ -1,13 +1,14 @@
 """Algorithm 1 on toys: its limits, its own sum by hand, its expectation by integration, and that it learns."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from mgs.errors import UserError
-from mgs.search import Proposal, ProposalForm, Temperature, effective_sample_size, mgs_update, variance
-from mgs.search.directions import norm
+from mgs.search import Proposal, ProposalForm, Temperature, effective_sample_size, mgs_update, noise, variance
+from mgs.search.directions import norm, normal
 
 
 def proposal(num=4, where=(0, 0), **form):
@@ -21,31 +22,35 @@ def bumpy(direction):
     return float((direction["w"] * 4).round().abs().sum() + (direction["v"] - 1).abs().round().sum()) / 8
 
 
+def bumps(proposal):
+    return [bumpy(proposal.sample(k)) for k in range(len(proposal))]
+
+
 def stacked(directions, name):
     return torch.stack([direction[name].double() for direction in directions])
 
 
 def test_one_candidate_is_the_update():
     one = proposal(num=1)
-    update = mgs_update(one, bumpy)
+    update = mgs_update(one, bumps(one))
     assert update.weights.tolist() == [1.0]
     assert all(torch.equal(update.direction[name], tensor) for name, tensor in one.sample(0).items())
-    assert update.variance == pytest.approx(0.0, abs=1e-6)
+    assert update.variance == pytest.approx(0.0, abs=1e-6 * norm(update.direction) ** 2)
 
 
 def test_a_large_temperature_takes_the_best_candidate_exactly():
     many = proposal(num=8)
-    costs = [bumpy(many.sample(k)) for k in range(8)]
+    costs = bumps(many)
     best = min(range(8), key=costs.__getitem__)
     assert costs.count(costs[best]) == 1
-    update = mgs_update(many, bumpy, Temperature(1e9))
+    update = mgs_update(many, costs, Temperature(1e9))
     assert all(torch.equal(update.direction[name], tensor) for name, tensor in many.sample(best).items())
     assert update.log()["best_cost"] == costs[best]
 
 
 def test_temperature_zero_without_density_is_the_plain_mean():
     many = proposal(num=6, density="none")
-    update = mgs_update(many, bumpy, Temperature(0.0))
+    update = mgs_update(many, bumps(many), Temperature(0.0))
     for name, tensor in update.direction.items():
         expected = stacked(map(many.sample, range(6)), name).mean(0).float()
         torch.testing.assert_close(tensor, expected)
@@ -55,16 +60,10 @@ def test_temperature_zero_without_density_is_the_plain_mean():
 @pytest.mark.parametrize("alpha", [0.5, 3.0])
 def test_the_update_is_the_weighted_sum_of_what_was_drawn(density, alpha):
     many = proposal(num=5, density=density, noise=0.6, mix=0.4)
-    seen = []
-
-    def cost_of(direction):
-        seen.append({name: tensor.clone() for name, tensor in direction.items()})
-        return bumpy(direction)
-
-    update = mgs_update(many, cost_of, Temperature(alpha), base_cost=2.5)
+    seen = [many.sample(k) for k in range(5)]
+    update = mgs_update(many, bumps(many), Temperature(alpha), base_cost=2.5)
     raw = [math.exp(alpha * (2.5 - bumpy(d))) / math.exp(many.log_density(d)) for d in seen]
     weights = torch.tensor(raw, dtype=torch.float64) / sum(raw)
-    assert len(seen) == 5
     torch.testing.assert_close(update.weights, weights)
     for name, tensor in update.direction.items():
         expected = torch.einsum("k,k...->...", weights, stacked(seen, name)).float()
@@ -72,14 +71,16 @@ def test_the_update_is_the_weighted_sum_of_what_was_drawn(density, alpha):
 
 
 def test_the_base_cost_is_kept_for_the_log_and_changes_nothing():
-    without, with_base = mgs_update(proposal(), bumpy), mgs_update(proposal(), bumpy, base_cost=17.0)
+    costs = bumps(proposal())
+    without, with_base = mgs_update(proposal(), costs), mgs_update(proposal(), costs, base_cost=17.0)
     assert torch.equal(without.weights, with_base.weights)
     assert all(torch.equal(without.direction[name], tensor) for name, tensor in with_base.direction.items())
     assert (without.log()["cost"], with_base.log()["cost"]) == (None, 17.0)
 
 
 def test_staying_is_chosen_when_nothing_is_better():
-    update = mgs_update(proposal(stay=True), norm, Temperature(1e9))
+    many = proposal(stay=True)
+    update = mgs_update(many, [norm(many.sample(k)) for k in range(4)], Temperature(1e9))
     assert not any(tensor.any() for tensor in update.direction.values())
 
 
@@ -105,9 +106,9 @@ def target():
 def in_one_dimension(density, stratified=True, noise=1.3):
     form = ProposalForm(density=density, noise=noise, noise_scale="constant", mix=0.3, stratified=stratified)
     candidates = Proposal(form, [{"x": torch.tensor([GRADIENT])}], 4000, 11)
-    update = mgs_update(candidates, lambda d: quadratic(float(d["x"])), Temperature(ALPHA))
-    found = float(update.direction["x"])
     draws = torch.tensor([float(candidates.sample(k)["x"]) for k in range(len(candidates))], dtype=torch.float64)
+    update = mgs_update(candidates, quadratic(draws).tolist(), Temperature(ALPHA))
+    found = float(update.direction["x"])
     error = float((update.weights.square() * (draws - found).square()).sum().sqrt())
     return found, error
 
@@ -137,25 +138,87 @@ def test_with_unit_noise_the_unit_density_is_exact_but_for_a_constant():
 
 
 def test_auto_temperature_gives_the_asked_share_of_candidates():
-    update = mgs_update(proposal(num=8), bumpy, Temperature(None, share=0.4))
+    many = proposal(num=8, noise=0.1)
+    update = mgs_update(many, bumps(many), Temperature(None, share=0.4))
     assert effective_sample_size(update.weights) == pytest.approx(3.2, rel=1e-6)
     assert update.log()["temperature"] == update.temperature > 0
 
 
 def test_auto_temperature_never_asks_for_less_than_one_candidate():
-    assert mgs_update(proposal(num=2), bumpy, Temperature(None, share=0.1)).log()["effective"] == pytest.approx(
-        1, abs=1e-3
-    )
+    two = proposal(num=2)
+    assert mgs_update(two, bumps(two), Temperature(None, share=0.1)).log()["effective"] == pytest.approx(1, abs=1e-3)
+
+
+# Costs of small and of large scale, at a level far from 0.
+scales = pytest.mark.parametrize("scale", [1e-3, 1.0, 1e5])
+
+
+@scales
+@pytest.mark.parametrize("rank", [None, 2])
+def test_auto_temperature_stays_when_all_are_worse(scale, rank):
+    many = proposal(num=8, stay=True, rank=rank)
+    update = mgs_update(many, [scale * (5 + 0.01 * k) for k in range(8)], Temperature(None))
+    assert update.weights.tolist() == [1.0] + [0.0] * 7
+    assert not any(tensor.any() for tensor in update.direction.values())
+
+
+@scales
+def test_auto_temperature_moves_to_the_one_that_is_better(scale):
+    many = proposal(num=8, stay=True)
+    update = mgs_update(many, [scale * (5 + (k != 3) + 0.01 * k) for k in range(8)], Temperature(None))
+    assert update.log()["effective"] == pytest.approx(1)
+    assert all(torch.equal(tensor, many.sample(3)[name]) for name, tensor in update.direction.items())
+
+
+@scales
+def test_auto_temperature_shares_among_those_that_are_at_least_as_good(scale):
+    many = proposal(num=8, stay=True, density="none")
+    costs = [scale * cost for cost in (5.0, 4.0, 4.2, 4.6, 5.0, 4.9, 9.0, 9.5)]  # six, with staying and its equal
+    assert effective_sample_size(mgs_update(many, costs, Temperature(None, 0.5)).weights) == pytest.approx(3, rel=1e-6)
+
+
+@scales
+def test_auto_temperature_without_staying_counts_all(scale):
+    costs = [scale * (5 + k) for k in range(8)]
+    update = mgs_update(proposal(num=8, noise=0.1), costs, Temperature(None))
+    assert effective_sample_size(update.weights) == pytest.approx(4, rel=1e-6)
+
+
+def test_a_temperature_that_is_given_is_kept_with_staying():
+    assert mgs_update(proposal(stay=True), [1.0, 2.0, 2.0, 3.0], Temperature(2.5)).temperature == 2.5
+
+
+def test_auto_temperature_stays_also_where_one_is_far_worse_than_the_rest():
+    update = mgs_update(proposal(stay=True), [1.0, 1.001, 1.002, 1e9], Temperature(None))
+    assert update.weights.tolist() == [1, 0, 0, 0]
+
+
+def test_auto_temperature_stays_also_where_densities_differ_by_many_nats():
+    update = mgs_update(proposal(stay=True, noise=30.0), [0.0, 1.0, 1.0, 1.0], Temperature(None))
+    assert update.log()["log_density_spread"] > 100
+    assert update.weights.tolist() == [1, 0, 0, 0]
+
+
+def test_a_thousand_candidates_of_rank_1_cost_one_draw_a_block_and_parameter_and_pass(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(noise, "normal", lambda *args: drawn.append(args) or normal(*args))
+    many = proposal(num=1024, stay=True, rank=1, noise=0.1)
+    update = mgs_update(many, [math.sin(k) for k in range(1024)], Temperature(None))
+    assert len(drawn) == 2 * 2 * 1024 // noise.BLOCK  # for inner products and for the mean, w and v
+    assert update.weights.shape == (1024,)
+    assert 200 < update.log()["effective"] < 300  # half of those better than candidate 0
+    expected = sum(w * many.sample(k)["w"].double() for k, w in enumerate(update.weights.tolist()) if w > 1e-9)
+    torch.testing.assert_close(update.direction["w"], expected.float(), rtol=1e-4, atol=1e-6)
 
 
 def test_the_log_says_what_happened():
     many = proposal(num=6, mix=0.5, lengths=(0.5, 1.0))
-    update = mgs_update(many, bumpy, Temperature(2.0), base_cost=3.0)
+    update = mgs_update(many, bumps(many), Temperature(2.0), base_cost=3.0)
     log = update.log()
     weights, costs = torch.tensor(log["weights"], dtype=torch.float64), log["costs"]
     best = int(weights.argmax())
     spread = variance(update.weights, map(many.sample, range(6)))
-    assert costs == [bumpy(many.sample(k)) for k in range(6)]
+    assert costs == bumps(many)
     assert log == {
         "cost": 3.0,
         "costs": costs,
@@ -180,8 +243,15 @@ def test_the_log_says_what_happened():
 
 
 def test_a_cost_that_is_not_a_number_is_refused():
-    with pytest.raises(UserError, match="finite costs"):
-        mgs_update(proposal(), lambda direction: math.nan)
+    for temperature, cost in itertools.product((Temperature(), Temperature(None)), (math.nan, math.inf)):
+        with pytest.raises(UserError, match="finite costs"):
+            mgs_update(proposal(), [1.0, 2.0, cost, 3.0], temperature)
+
+
+@pytest.mark.parametrize("num", [3, 5])
+def test_there_are_as_many_costs_as_candidates(num):
+    with pytest.raises(UserError, match=f"4 candidates need as many costs, got {num}"):
+        mgs_update(proposal(), [1.0] * num)
 
 
 def test_repeated_updates_minimise_a_cost_that_cannot_be_differentiated():
@@ -201,7 +271,7 @@ def test_repeated_updates_minimise_a_cost_that_cannot_be_differentiated():
         search = Proposal(
             ProposalForm(noise_scale="constant", noise=0.5), [{"theta": surrogate_gradient(theta)}], 8, 0, step
         )
-        update = mgs_update(search, lambda d: cost(theta + d["theta"]), Temperature(5.0))  # noqa: B023
+        update = mgs_update(search, [cost(theta + search.sample(k)["theta"]) for k in range(8)], Temperature(5.0))
         theta = theta + update.direction["theta"]
         follower = follower + surrogate_gradient(follower)
     assert start == 5.0  # where doing nothing would leave it

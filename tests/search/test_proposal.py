@@ -1,5 +1,6 @@
 """The proposal as a pair of `sample` and `log_density`, against torch.distributions and the paper's formulas."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -8,7 +9,7 @@ import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from mgs.errors import UserError
-from mgs.search.directions import noise_like
+from mgs.search.directions import normal
 from mgs.search.proposal import Centre, Proposal, ProposalForm
 
 
@@ -138,11 +139,12 @@ def test_scales_are_those_of_the_paper():
     assert Proposal(ProposalForm(), [g, other], 2, 0).sigma == {"a": 1.0, "b": 3.5}  # averaged over the gradients
 
 
-def test_a_draw_depends_on_seed_step_candidate_and_name():
-    g = {"a": torch.ones(8), "b": torch.ones(8)}
-    form = ProposalForm(components="zero")
+@pytest.mark.parametrize("rank", [None, 1])
+def test_a_draw_depends_on_seed_step_candidate_and_name(rank):
+    g = {"a": torch.ones(4, 2), "b": torch.ones(4, 2)}
+    form = ProposalForm(components="zero", rank=rank)
     draws = [
-        Proposal(form, [g], 3, seed, step).sample(k)[name]
+        Proposal(form, [g], 3, seed, step).sample(k)[name].flatten()
         for seed in (0, 1)
         for step in (0, 1)
         for k in range(3)
@@ -151,20 +153,20 @@ def test_a_draw_depends_on_seed_step_candidate_and_name():
     assert len({tuple(draw.tolist()) for draw in draws}) == len(draws) == 24
 
 
-def test_a_draw_depends_on_nothing_else():
-    g, other = {"a": torch.ones(8), "b": torch.ones(8)}, {"b": torch.ones(8), "c": torch.ones(2, 2), "a": torch.ones(8)}
-    first = Proposal(ProposalForm(components="zero"), [g], 2, 0, 7)
+@pytest.mark.parametrize("rank", [None, 1])
+def test_a_draw_depends_on_nothing_else(rank):
+    g = {"a": torch.ones(4, 2), "b": torch.ones(8)}
+    first = Proposal(ProposalForm(components="zero", rank=rank), [g], 2, 0, 7)
     torch.manual_seed(123)
     expected = first.sample(1)
     first.sample(0)  # the order of drawing
     torch.randn(10)  # the global generator
     assert torch.equal(first.sample(1)["a"], expected["a"])
-    second = Proposal(
-        ProposalForm(components="zero", density="none"), [other], 5, 0, 7
-    )  # more tensors, more candidates
-    for name in g:
-        assert torch.equal(second.sample(1)[name], expected[name])
-        assert torch.equal(expected[name], noise_like(torch.empty(8), 0, 7, 1, name))
+    second = Proposal(ProposalForm(density="none", rank=rank), [g, g], 70, 0, 7)  # more candidates, other centres
+    assert second.components[1] == "zero"
+    assert all(torch.equal(second.sample(1)[name], expected[name]) for name in g)
+    if rank is None:
+        assert torch.equal(first.flat(1), normal([16], torch.device("cpu"), 0, 7, 1))
 
 
 def test_changing_what_was_drawn_changes_neither_the_next_draw_nor_the_gradient():
@@ -257,8 +259,9 @@ def test_without_noise_candidates_are_the_centres_themselves():
 
 
 def test_directions_are_fp32_for_gradients_of_any_type():
-    proposal = Proposal(ProposalForm(noise=0.0, components="mle"), [{"w": torch.ones(2, dtype=torch.float64)}], 1, 0)
-    assert proposal.sample(0)["w"].dtype == torch.float32
+    for dtype, noise in itertools.product((torch.float64, torch.bfloat16), (0.0, 1.0)):
+        proposal = Proposal(ProposalForm(noise=noise, components="mle"), [{"w": torch.ones(2, dtype=dtype)}], 1, 0)
+        assert proposal.sample(0)["w"].dtype == proposal.mean([1.0])["w"].dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -273,6 +276,11 @@ def test_directions_are_fp32_for_gradients_of_any_type():
         ({"lengths": ()}, "lengths not empty"),
         ({"density": "exact", "noise": 0.0}, "exact density needs noise"),
         ({"density": "exact", "stay": True}, "exact density needs noise"),
+        (
+            {"density": "exact", "rank": 1},
+            "noise of low rank has no exact density: leave out rank, or use density unit",
+        ),
+        ({"rank": 0}, "must be at least 1, got 0"),
     ],
 )
 def test_a_wrong_form_is_refused_with_what_to_do(options, message):

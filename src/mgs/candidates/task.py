@@ -9,11 +9,10 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from mgs.candidates.perturbed import perturbed
 from mgs.costs import Cost
 from mgs.decoding import Decoder, training_length
 from mgs.metrics import decode_texts, texts
-from mgs.types import Batch, Direction, Text
+from mgs.types import Batch, Text
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,6 @@ class Task:
     def mean_cost(self, model: nn.Module, batch: Batch, noise: Sequence[int] = (0,)) -> float:
         """C(θ) on a batch."""
         return self.cost.mean(self.decode(model, batch, noise), self.references(batch), **self.columns(batch))
-
-    def candidate_cost(
-        self, model: nn.Module, direction: Direction, batch: Batch, noise: Sequence[int] = (0,)
-    ) -> float:
-        """C(θ+Δ) on a batch, with the same noise for every candidate."""
-        with perturbed(model, direction):
-            return self.mean_cost(model, batch, noise)
 
     def references(self, batch: Batch) -> list[Text]:
         return texts(self.tokenizer, batch.targets)

@@ -34,6 +34,11 @@ class Cost:
     name: str
     function: CostFunction
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether it may look at the strings. Costs of this package read tokens alone, and need none made for them."""
+        return type(self.function) is not LanguageModelCost and self.function not in COSTS.values()
+
     @classmethod
     def of(cls, cost: str | CostFunction | Cost, scorer: nn.Module | None = None) -> Cost:
         """`cost` by name (`lm` scores with a frozen copy of `scorer`), or a callable."""
@@ -64,6 +69,43 @@ class Cost:
         values = self._call(hypotheses, references, columns)
         return values if isinstance(values, float) else math.fsum(values) / len(values)
 
+    def means(
+        self, groups: Sequence[Sequence[Text]], references: Sequence[Text], /, **columns: Sequence[Any]
+    ) -> list[float]:
+        """`mean` of each group of hypotheses, all against the same references and columns.
+
+        Candidates often decode the same sequence for the same row. A cost a sequence is asked once about each: on the
+        first group, which tells what kind of cost it is, and then on all that the other groups hold besides.
+        """
+        if not groups:
+            return []
+        if any(len(group) != len(references) for group in groups):
+            raise ValueError(f"groups of {sorted({*map(len, groups)})} hypotheses for {len(references)} references")
+        values = self._call(groups[0], references, columns)
+        if isinstance(values, float):
+            return [values, *(self.mean(group, references, **columns) for group in groups[1:])]
+        members, places = _distinct(groups)
+        values += self._further(members[len(values) :], references, columns)
+        return [math.fsum(values[place] for place in group) / len(group) for group in places]
+
+    def _further(
+        self, members: Sequence[tuple[int, Text]], references: Sequence[Text], columns: dict[str, Sequence[Any]]
+    ) -> list[float]:
+        """Values of (row, hypothesis) pairs under a cost that has given one a sequence before."""
+        if not members:
+            return []
+        rows, hypotheses = [row for row, _ in members], [text for _, text in members]
+        repeated = {name: [column[row] for row in rows] for name, column in columns.items()}
+        values = self._call(hypotheses, [references[row] for row in rows], repeated)
+        if not isinstance(values, float):
+            return values
+        if len(rows) > 1:
+            raise CostError(
+                f"the cost {self.name!r} gave one value a sequence and then one for {len(rows)} hypotheses together: "
+                "return the same kind every time"
+            )
+        return [values]  # arrays of one value often lose their dimension
+
     def _call(
         self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]
     ) -> list[float] | float:
@@ -79,27 +121,44 @@ class Cost:
                 f"(on {len(hypotheses)} hypotheses, the first {_shown(hypotheses[0])})"
             ) from error
         if isinstance(values, numbers.Real) or getattr(values, "ndim", None) == 0:
-            return self._number(values, "the corpus", None)
+            return self._number(values)
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise CostError(
                 f"the cost {self.name!r} returned {type(values).__name__}: return a number or one a sequence"
             )
-        listed = list(values)
+        # Out of an array all at once: one by one would wait for the GPU at each.
+        tolist = getattr(values, "tolist", None) if getattr(values, "ndim", None) == 1 else None
+        listed = tolist() if tolist else list(values)
         if len(listed) != len(hypotheses):
             raise CostError(f"the cost {self.name!r} returned {len(listed)} values for {len(hypotheses)} hypotheses")
-        return [self._number(value, f"sequence {i}", hypotheses[i]) for i, value in enumerate(listed)]
+        return [self._number(value, i, hypotheses[i]) for i, value in enumerate(listed)]
 
-    def _number(self, value: Any, where: str, hypothesis: Text | None) -> float:
-        shown = f": {_shown(hypothesis)}" if hypothesis is not None else ""
+    def _number(self, value: Any, row: int | None = None, hypothesis: Text | None = None) -> float:
+        """A finite float; without a row it is of the whole corpus."""
         try:
             if isinstance(value, (str, bytes)):
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
+            where, shown = _place(row, hypothesis)
             raise CostError(f"the cost {self.name!r} returned {value!r} for {where}, not a number{shown}") from None
         if not math.isfinite(number):
+            where, shown = _place(row, hypothesis)
             raise CostError(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
         return number
+
+
+def _distinct(groups: Sequence[Sequence[Text]]) -> tuple[list[tuple[int, Text]], list[list[int]]]:
+    """The different (row, hypothesis) pairs, the first group's first, and each group as places among them.
+
+    Tokens decide as well as the string: where no cost reads strings, all are empty.
+    """
+    numbers: dict[tuple[int, tuple[int, ...], bool, Text], int] = {}
+    places = [
+        [numbers.setdefault((row, text.token_ids, text.ended, text), len(numbers)) for row, text in enumerate(group)]
+        for group in groups
+    ]
+    return [(row, text) for row, _, _, text in numbers], places
 
 
 def _wanted(function: CostFunction, columns: dict[str, Any]) -> dict[str, Any]:
@@ -114,5 +173,12 @@ def _wanted(function: CostFunction, columns: dict[str, Any]) -> dict[str, Any]:
     return {name: values for name, values in columns.items() if name in free - taken}
 
 
+def _place(row: int | None, hypothesis: Text | None) -> tuple[str, str]:
+    """Where a bad value stands, in words, and the hypothesis it is for."""
+    return ("the corpus", "") if hypothesis is None else (f"sequence {row}", f": {_shown(hypothesis)}")
+
+
 def _shown(text: Text, limit: int = 80) -> str:
-    return repr(str(text) if len(text) <= limit else str(text)[:limit] + "…")
+    """The string, or the tokens where no string was made of them."""
+    whole = str(text) or " ".join(map(str, text.token_ids))
+    return repr(whole if len(whole) <= limit else whole[:limit] + "…")

@@ -112,35 +112,53 @@ class Decoder:
         """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row.
         `done` is told how many rows have just been finished, for a progress bar."""
         keys_B = row_keys(range(len(prefixes)), *noise)
-        room = _room(model, prefixes, max_new_tokens)
+        room = room_for(model, prefixes, max_new_tokens)
         at_once = max(1, ROWS_AT_ONCE.get(next(model.parameters()).device.type, 64) // self.beams)
+        out: list[tuple[int, ...]] = []
+        for start in range(0, len(prefixes), at_once):
+            rows = slice(start, start + at_once)
+            out += self.rows(model, prefixes[rows], room, eos, keys_B[rows])
+            done(len(prefixes[rows]))
+        return out
+
+    def rows(
+        self,
+        model: nn.Module,
+        prefixes: Sequence[Sequence[int]],
+        room: int,
+        eos: int,
+        keys_B: Tensor,
+        left: Callable[[Tensor], object] = lambda kept: None,
+    ) -> list[tuple[int, ...]]:
+        """Decode these rows as one batch, each with its own key of noise; `left` as in the loop."""
         training = model.training
         model.eval()
         try:
-            out: list[tuple[int, ...]] = []
-            for start in range(0, len(prefixes), at_once):
-                rows = slice(start, start + at_once)
-                out += self._decode(model, prefixes[rows], room, eos, keys_B[rows])
-                done(len(prefixes[rows]))
-            return out
+            return self._rows(model, prefixes, room, eos, keys_B, left)
         finally:
             model.train(training)
 
-    def _decode(
-        self, model: nn.Module, prefixes: Sequence[Sequence[int]], room: int, eos: int, keys_B: Tensor
+    def _rows(
+        self,
+        model: nn.Module,
+        prefixes: Sequence[Sequence[int]],
+        room: int,
+        eos: int,
+        keys_B: Tensor,
+        left: Callable[[Tensor], object],
     ) -> list[tuple[int, ...]]:
         keys_B = keys_B.to(next(model.parameters()).device)
         if self.beams > 1 or not supports_loop(model):
             return self.generate(model, prefixes, room, eos, keys_B)
         if not self.sample:
-            return decode_loop(model, prefixes, room, eos)
+            return decode_loop(model, prefixes, room, eos, left=left)
         warpers = self.warpers()
 
         def noisy(logits: Tensor, rows: Tensor, position: int) -> Tensor:
             log_probs = torch.log_softmax(warpers(None, logits), dim=-1)  # type: ignore[arg-type]
             return log_probs + gumbel(keys_B[rows], position, logits.shape[-1])
 
-        return decode_loop(model, prefixes, room, eos, noisy)
+        return decode_loop(model, prefixes, room, eos, noisy, left)
 
     @torch.no_grad()
     def generate(
@@ -148,16 +166,20 @@ class Decoder:
     ) -> list[tuple[int, ...]]:
         """The general way, and the reference for the fast loop: the library's own `generate`."""
         device = next(model.parameters()).device
-        ids = padded(prefixes, eos, device, left=True)
-        mask = padded([[1] * len(prefix) for prefix in prefixes], 0, device, left=True)
+        translates = _is_encoder_decoder(model)  # its input is a source, padded on the right; its output stands alone
+        ids = padded(prefixes, eos, device, left=not translates)
+        mask = padded([[1] * len(prefix) for prefix in prefixes], 0, device, left=not translates)
+        start = 1 if translates else ids.shape[1]
         processors = LogitsProcessorList()
         if self.sample:
-            processors = LogitsProcessorList([*self.warpers(), GumbelNoise(keys_B, start=ids.shape[1])])
+            processors = LogitsProcessorList([*self.warpers(), GumbelNoise(keys_B, start)])
         config = self.plain_config(max_new_tokens, eos)
+        if translates:
+            config.decoder_start_token_id = model.config.decoder_start_token_id  # type: ignore[union-attr]
         out = model.generate(  # type: ignore[operator]
             input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=config
         )
-        return [ended_at(row, eos) for row in out[:, ids.shape[1] :].tolist()]
+        return [ended_at(row, eos) for row in out[:, start:].tolist()]
 
     def plain_config(self, max_new_tokens: int, eos: int) -> GenerationConfig:
         """Without the library's own sampling: ours is greedy search on noisy logits."""
@@ -198,7 +220,7 @@ def training_length(max_target: int) -> int:
     return max(1, int(TRAINING_LENGTH * max_target))
 
 
-def _room(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int) -> int:
+def room_for(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int) -> int:
     """`max_new_tokens`, or what the model's window leaves after the longest prefix."""
     if max_new_tokens < 1:
         raise UserError(f"the number of new tokens must be at least 1, got {max_new_tokens}")
@@ -206,7 +228,12 @@ def _room(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: i
     limit = getattr(config.get_text_config(), "max_position_embeddings", None) if config is not None else None
     if not limit:
         return max_new_tokens
-    left = int(limit) - max(map(len, prefixes))
+    longest = 0 if _is_encoder_decoder(model) else max(map(len, prefixes))
+    left = int(limit) - longest
     if left < 1:
-        raise UserError(f"a prefix of {max(map(len, prefixes))} tokens leaves no room in the model's window of {limit}")
+        raise UserError(f"a prefix of {longest} tokens leaves no room in the model's window of {limit}")
     return min(max_new_tokens, left)
+
+
+def _is_encoder_decoder(model: nn.Module) -> bool:
+    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))

@@ -23,8 +23,11 @@ def decode_loop(
     max_new_tokens: int,
     eos: int,
     process: Process | None = None,
+    left: Callable[[Tensor], object] = lambda kept: None,
 ) -> list[tuple[int, ...]]:
-    """The argmax of the processed logits, token by token, up to and including ⟨eos⟩."""
+    """The argmax of the processed logits, token by token, up to and including ⟨eos⟩.
+
+    `left` is told which rows (of those there were) stay whenever some leave."""
     device = next(model.parameters()).device
     lengths = [len(prefix) for prefix in prefixes]
     ragged = len(set(lengths)) > 1
@@ -53,6 +56,7 @@ def decode_loop(
             rows, tokens = rows[kept], tokens[kept]
             attention = attention[kept] if attention is not None else None
             cache.batch_select_indices(kept)  # type: ignore[union-attr]
+            left(kept)
         # Rows that have ended read some other token: a model may take ⟨eos⟩ for padding and warn.
         inputs = torch.where(tokens == eos, int(eos == 0), tokens).unsqueeze(1)
         if attention is not None:

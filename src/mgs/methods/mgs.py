@@ -8,12 +8,12 @@ from itertools import pairwise
 from torch import nn
 from tqdm.auto import tqdm
 
-from mgs.candidates import Task
+from mgs.candidates import Candidates, Task
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
-from mgs.types import Batch, Direction
+from mgs.types import Batch
 
 SPLITS = ("order", "length")
 
@@ -40,19 +40,16 @@ class MGS(Stateless):
     progress: bool = False  # a bar within each update that takes more than a few seconds
     name: str = "mgs"
 
+    def __post_init__(self) -> None:
+        self.candidates = Candidates(self.task)
+
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         scored = batch.select(range(min(len(batch), self.score_prefixes or len(batch))))
-        noise = (key.seed, key.step, key.micro)
-        base_cost = self.task.mean_cost(model, scored, noise) if self.log_base else None  # Algorithm 1, lines 1 and 2
-        gradients, losses = self._gradients(model, batch)  # line 3
-        proposal = Proposal(self.form, gradients, self.num_candidates, *key)
+        gradients, losses = self._gradients(model, batch)  # Algorithm 1, line 3
+        proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
         with tqdm(total=len(proposal), desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
-
-            def cost_of(direction: Direction) -> float:
-                bar.update()
-                return self.task.candidate_cost(model, direction, scored, noise)
-
-            update = mgs_update(proposal, cost_of, self.temperature, base_cost)  # lines 4 to 9
+            costs, base_cost = self.candidates.costs(model, proposal, scored, key, self.log_base, bar.update)  # 6, 7
+        update = mgs_update(proposal, costs, self.temperature, base_cost)  # lines 8 and 9
         log = update.log() | {
             "gradient_norm": norm(gradients[0]),
             "mle_loss": sum(losses) / len(losses),

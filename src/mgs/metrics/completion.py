@@ -50,17 +50,21 @@ def decode_texts(
     max_new_tokens: int,
     noise: Sequence[int] = (0,),
     done: Callable[[int], object] = lambda rows: None,
+    strings: bool = True,
 ) -> list[Text]:
-    """Continuations as a cost sees them."""
+    """Continuations as a cost sees them; `strings` as in `texts`."""
     eos = end_of_sequence(tokenizer)
-    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done))
+    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done), strings)
 
 
-def texts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> list[Text]:
-    """Token ids as texts that remember them."""
+def texts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]], strings: bool = True) -> list[Text]:
+    """Token ids as texts that remember them. Without `strings` the texts are empty, for costs that read tokens alone:
+    turning many rows into words takes longer than scoring them."""
     eos = tokenizer.eos_token_id
-    strings = tokenizer.batch_decode([list(row) for row in rows], skip_special_tokens=True)
-    return [Text(s, row, ended=bool(row) and row[-1] == eos) for s, row in zip(strings, rows, strict=True)]
+    words = (
+        tokenizer.batch_decode([list(row) for row in rows], skip_special_tokens=True) if strings else [""] * len(rows)
+    )
+    return [Text(word, row, ended=bool(row) and row[-1] == eos) for word, row in zip(words, rows, strict=True)]
 
 
 def evaluate_completion(
@@ -89,10 +93,10 @@ def sequence_figures(
     scorer: nn.Module | None = None,
 ) -> dict[str, float]:
     """All columns but perplexity, for continuations from anywhere: a model's, or the human ones."""
-    references = texts(tokenizer, [example.target for example in data])
+    references = texts(tokenizer, [example.target for example in data], strings=False)
     figures: dict[str, float] = {}
     if scorer is not None:
-        cost, prefixes = LanguageModelCost(scorer), texts(tokenizer, [example.prefix for example in data])
+        cost, prefixes = LanguageModelCost(scorer), texts(tokenizer, [e.prefix for e in data], strings=False)
         figures["lm"] = _mean(cost(hypotheses, references, prefixes))
         figures["lm_with_prefix"] = _mean(cost.with_prefix(hypotheses, prefixes))
     shares = [repeated_share(hypothesis.token_ids) for hypothesis in hypotheses]
@@ -108,7 +112,8 @@ def human_figures(
     tokenizer: PreTrainedTokenizerBase, data: Completions, scorer: nn.Module | None = None
 ) -> dict[str, float]:
     """The same columns for the continuations that people wrote."""
-    return sequence_figures(tokenizer, data, texts(tokenizer, [example.target for example in data]), scorer)
+    humans = texts(tokenizer, [example.target for example in data], strings=False)
+    return sequence_figures(tokenizer, data, humans, scorer)
 
 
 def perplexity(model: nn.Module, data: Completions) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,13 +12,16 @@ from torch import Tensor, nn
 from mgs.data.batches import token_batches
 
 SCORING_BUDGET = {"cpu": 4_096, "cuda": 65_536}  # padded tokens in one forward pass when no gradient is kept
+LOGITS_BYTES = 2**31  # and fewer where their logits would take more than this: 65,536 × 50,257 of them are 13 GB
 
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device | str, left: bool = False) -> Tensor:
     """Rows of different lengths as one matrix, filled up with `value` on the right (or the left)."""
     longest = max(map(len, rows))
-    filled = [[value] * (longest - len(r)) + list(r) if left else list(r) + [value] * (longest - len(r)) for r in rows]
-    return torch.tensor(filled, dtype=torch.long, device=device)
+    filled = np.full((len(rows), longest), value, dtype=np.int64)  # numpy reads lists faster than torch
+    for line, row in zip(filled, rows, strict=True):
+        line[longest - len(row) if left else 0 :][: len(row)] = row
+    return torch.from_numpy(filled).to(device)
 
 
 def token_log_likelihoods(
@@ -33,15 +37,18 @@ def token_log_likelihoods(
     device = next(model.parameters()).device
     rows = [[*x, *y] for x, y in zip(prefixes, targets, strict=True)]
     ids_BT = padded(rows, 0, device)
-    attention_BT = padded([[1] * len(row) for row in rows], 0, device)
-    firsts = [1 if with_prefix else len(x) for x in prefixes]
-    scored_BT = padded(
-        [[0] * first + [1] * (len(row) - first) for first, row in zip(firsts, rows, strict=True)], 0, device
-    )
-    scored_BT = scored_BT[:, 1:].bool()
-    logits_BTV = model(input_ids=ids_BT, attention_mask=attention_BT, use_cache=False).logits[:, :-1]
-    # Only scored positions go through the softmax: prefixes and padding cost nothing.
-    scored_N = -F.cross_entropy(logits_BTV[scored_BT].float(), ids_BT[:, 1:][scored_BT], reduction="none")
+    firsts = [1 if with_prefix else max(1, len(x)) for x in prefixes]
+    position_T = torch.arange(ids_BT.shape[1], device=device)
+    attended_BT = position_T < torch.tensor([len(row) for row in rows], device=device)[:, None]
+    scored_BT = (attended_BT & (position_T >= torch.tensor(firsts, device=device)[:, None]))[:, 1:]
+    # The head skips positions that are prefix in every row, and only scored ones go through the softmax. A model that
+    # ignores `logits_to_keep` gives all: cut them here.
+    start = min(firsts) - 1
+    keep = ids_BT.shape[1] - start
+    inputs = {"input_ids": ids_BT, "attention_mask": attended_BT.long(), "use_cache": False, "logits_to_keep": keep}
+    logits_BTV = model(**inputs).logits[:, -keep:-1]
+    kept_BT, next_BT = scored_BT[:, start:], ids_BT[:, start + 1 :]
+    scored_N = -F.cross_entropy(logits_BTV[kept_BT].float(), next_BT[kept_BT], reduction="none")
     out_BT = scored_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, scored_N)
     return out_BT, scored_BT
 
@@ -62,7 +69,7 @@ def score(
     """log p(Y | X), or log p(X, Y), of any number of pairs, batched by length, without gradients or dropout."""
     lengths = [len(x) + len(y) for x, y in zip(prefixes, targets, strict=True)]
     scores = [0.0] * len(lengths)
-    budget = budget or SCORING_BUDGET.get(next(model.parameters()).device.type, 4_096)
+    budget = budget or _budget(model)
     training = model.training
     model.eval()
     try:
@@ -74,3 +81,10 @@ def score(
     finally:
         model.train(training)
     return scores
+
+
+def _budget(model: nn.Module) -> int:
+    """How many padded tokens one forward pass of `score` may have."""
+    tokens = SCORING_BUDGET.get(next(model.parameters()).device.type, 4_096)
+    config = getattr(model, "config", None)
+    return min(tokens, LOGITS_BYTES // (4 * config.get_text_config().vocab_size)) if config is not None else tokens

@@ -1,14 +1,14 @@
-"""Directions in parameter space, and noise that is a function of where it is used.
+"""Directions in parameter space, by name and as one vector, and noise that is a function of where it is used.
 
-The seed is the sample: the noise of candidate k for parameter w at a step is drawn from (seed, step, k, name of w),
-never stored, and drawn again when the update is formed. Two layers of one shape get different noise.
+The seed is the sample: the noise of candidate k at a step is drawn from (seed, step, k), never stored, and drawn again
+whenever it is needed. Each parameter has its own part of the draw, so two layers of one shape get different noise.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -21,20 +21,43 @@ def key(*where: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(where).encode(), digest_size=8).digest(), "big") >> 1
 
 
-def noise_like(tensor: Tensor, *where: object) -> Tensor:
-    """Standard normal noise in the tensor's shape and on its device (each device type has its own stream)."""
-    generator = torch.Generator(device=tensor.device).manual_seed(key(*where))
-    return torch.randn(tensor.shape, generator=generator, device=tensor.device, dtype=torch.float32)
+def normal(shape: Iterable[int], device: torch.device, *where: object) -> Tensor:
+    """Standard normal numbers, always the same for the same `where` (each device type has its own stream)."""
+    generator = torch.Generator(device=device).manual_seed(key(*where))
+    return torch.randn(tuple(shape), generator=generator, device=device, dtype=torch.float32)
+
+
+class Layout:
+    """Where each parameter lies in a vector of all of them."""
+
+    def __init__(self, like: Mapping[str, Tensor]):
+        self.shapes = {name: tensor.shape for name, tensor in like.items()}
+        self.sizes = [shape.numel() for shape in self.shapes.values()]
+        self.size = sum(self.sizes)
+        self.starts = dict(zip(self.shapes, accumulate(self.sizes, initial=0), strict=False))
+
+    def flat(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """One fp32 vector of all parameters."""
+        return torch.cat([direction[name].detach().reshape(-1).float() for name in self.shapes])
+
+    def view(self, vectors: Tensor, name: str) -> Tensor:
+        """One parameter's part of one or more vectors (the last dimension), in its shape."""
+        part = vectors.narrow(-1, self.starts[name], self.shapes[name].numel())
+        return part.unflatten(-1, self.shapes[name]) if self.shapes[name] else part.squeeze(-1)
+
+    def views(self, vectors: Tensor) -> Direction:
+        return {name: self.view(vectors, name) for name in self.shapes}
 
 
 def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
     """⟨a, b⟩ over all parameters, accumulated in float64."""
-    return math.fsum(float((a[name].double() * b[name].double()).sum()) for name in a)
+    return float(torch.stack([(a[name].double() * b[name].double()).sum() for name in a]).sum())
 
 
 def norm(direction: Mapping[str, Tensor]) -> float:
     """‖Δ‖, the L2 norm over all parameters together."""
-    return math.sqrt(math.fsum(float(tensor.double().square().sum()) for tensor in direction.values()))
+    norms = [torch.linalg.vector_norm(tensor, dtype=torch.float64) for tensor in direction.values()]
+    return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
 
 
 def clipped(direction: Direction, max_norm: float) -> Direction:
@@ -42,16 +65,10 @@ def clipped(direction: Direction, max_norm: float) -> Direction:
     length = norm(direction)
     if length <= max_norm:
         return direction
-    return {name: tensor * (max_norm / length) for name, tensor in direction.items()}
+    tensors = torch._foreach_mul(list(direction.values()), max_norm / length)
+    return dict(zip(direction, tensors, strict=True))
 
 
-def weighted_sum(weights: Iterable[float], directions: Iterable[Direction]) -> Direction:
-    """Σ w_k Δ_k, one direction in memory at a time; those of weight 0 are not added."""
-    total: Direction = {}
-    for weight, direction in zip(weights, directions, strict=True):
-        for name, tensor in direction.items():
-            if name not in total:
-                total[name] = torch.zeros_like(tensor)
-            if weight:
-                total[name].add_(tensor, alpha=weight)
-    return total
+def sum_of_products(a: Tensor, b: Tensor) -> Tensor:
+    """Σ a·b over the last dimension, accumulated in float64."""
+    return (a * b).sum(dim=-1, dtype=torch.float64)

@@ -9,18 +9,20 @@
     8        w(Δ_k) = exp(α (C(θ) − C(θ+Δ_k))) / q_MGS(Δ_k)
     9    Δ_MGS = Σ_k w(Δ_k) / Σ_k' w(Δ_k') · Δ_k
 
-Lines 1 to 3 are the caller's: they need a model. C(θ) cancels in line 9, so it may be left out.
+Lines 1 to 3, 6 and 7 are the caller's: they need a model, and decode all candidates at once. C(θ) cancels in line 9,
+so it may be left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from mgs.search.directions import norm, weighted_sum
+from mgs.errors import UserError
+from mgs.search.directions import norm
 from mgs.search.proposal import Proposal
 from mgs.search.weights import effective_sample_size, importance_weights, temperature_for
 from mgs.types import Direction
@@ -28,15 +30,19 @@ from mgs.types import Direction
 
 @dataclass(frozen=True)
 class Temperature:
-    """α: a number, or chosen at every step so that the effective sample size is `share` of the candidates."""
+    """α: a number, or chosen at every step so that the effective sample size is `share` of the candidates.
+
+    Where staying (Δ = 0) is candidate 0, only candidates at least as good count: if all are worse, the search stays.
+    """
 
     value: float | None = 1.0
     share: float = 0.5
 
-    def for_step(self, costs: list[float], log_density: list[float]) -> float:
+    def for_step(self, costs: Sequence[float], log_density: Sequence[float], stay: bool = False) -> float:
         if self.value is not None:
             return self.value
-        return temperature_for(costs, log_density, max(1.0, self.share * len(costs)))
+        worthy = sum(cost <= costs[0] for cost in costs) if stay else len(costs)
+        return temperature_for(costs, log_density, max(1.0, self.share * worthy))
 
 
 @dataclass(frozen=True)
@@ -82,29 +88,27 @@ class Update:
 
 def mgs_update(
     proposal: Proposal,
-    cost_of: Callable[[Direction], float],
+    costs: Sequence[float],
     temperature: Temperature = Temperature(),
     base_cost: float | None = None,
 ) -> Update:
-    """Lines 4 to 9 of Algorithm 1. `cost_of(Δ)` is C(θ+Δ)."""
-    costs, log_density, squares = [], [], []
-    for k in range(len(proposal)):  # 4
-        direction = proposal.sample(k)  # 5
-        costs.append(cost_of(direction))  # 6, 7
-        log_density.append(proposal.log_density(direction))
-        squares.append(norm(direction) ** 2)
-    alpha = temperature.for_step(costs, log_density)
+    """Lines 8 and 9 of Algorithm 1, from the candidates' costs C(θ+Δ_k)."""
+    if len(costs) != len(proposal):
+        raise UserError(f"{len(proposal)} candidates need as many costs, got {len(costs)}")
+    log_density = proposal.log_densities()
+    alpha = temperature.for_step(costs, log_density, stay=proposal.form.stay)
     weights = importance_weights(base_cost or 0.0, costs, log_density, alpha)  # 8, normalised as in 9
-    mean = weighted_sum(weights.tolist(), map(proposal.sample, range(len(proposal))))  # 9, drawn again
+    mean = proposal.mean(weights.tolist())  # 9
+    mean_square = math.fsum(w * s for w, s in zip(weights.tolist(), proposal.squared_norms(), strict=True))
     return Update(
         direction=mean,
         weights=weights,
-        costs=costs,
+        costs=list(costs),
         log_density=log_density,
         components=proposal.components,
         gradients=[centre.gradient for centre in proposal.assigned],
         lengths=[centre.length for centre in proposal.assigned],
         temperature=alpha,
         base_cost=base_cost,
-        variance=max(0.0, math.fsum(w * s for w, s in zip(weights.tolist(), squares, strict=True)) - norm(mean) ** 2),
+        variance=max(0.0, mean_square - norm(mean) ** 2),
     )

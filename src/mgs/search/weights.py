@@ -57,13 +57,17 @@ def temperature_for(
 ) -> float:
     """The α at which the effective sample size is `effective`, by bisection on a logarithmic scale.
 
-    Where no temperature gives it (all costs equal: every α gives K), the nearest bound is returned.
+    Where no temperature gives it (all costs equal: every α gives K), the nearest bound is returned. At the upper one
+    the best candidate takes all, however close the second and however far the worst; so it is where 1 is asked for.
     """
     costs_K = torch.as_tensor(costs, dtype=torch.float64)
-    spread = float(costs_K.max() - costs_K.min())
-    if spread == 0:
+    importance_weights(0.0, costs_K, log_density)  # refuses what has no weights
+    above = costs_K - costs_K.min()
+    if not above.any():
         return 1.0
-    low, high = math.log(1e-6 / spread), math.log(1e6 / spread)
+    low, high = math.log(1e-6 / float(above.max())), math.log(1e6 / float(above[above > 0].min()))
+    if effective <= 1:
+        return math.exp(high)
     for _ in range(60):
         middle = (low + high) / 2
         if effective_sample_size(importance_weights(0.0, costs_K, log_density, math.exp(middle))) > effective:

@@ -1,0 +1,185 @@
+"""The costs of many candidates θ + Δ_k: decoded as one batch, in groups that fit the memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from mgs.candidates.forms import Number, in_order, is_factored, stand_ins
+from mgs.candidates.groups import Groups
+from mgs.candidates.perturbed import perturbed
+from mgs.candidates.probe import swappable
+from mgs.candidates.swap import swapped, watched
+from mgs.candidates.task import Task
+from mgs.data.completion import end_of_sequence
+from mgs.decoding import row_keys
+from mgs.decoding.decoder import room_for
+from mgs.metrics import texts
+from mgs.models import searched_parameters
+from mgs.search import Proposal
+from mgs.types import Batch
+
+ROWS_AT_ONCE = {"cpu": 1024, "cuda": 16_384}
+MEMORY_SHARE = 0.6  # of what is free; the rest is for what an estimate does not see
+Rows = list[tuple[int, ...]]
+
+
+@dataclass
+class Candidates:
+    """Decodes and scores candidates. `group` is how many go together; None is as many as fit."""
+
+    task: Task
+    group: int | None = None
+    _why_not: WeakKeyDictionary[nn.Module, str | None] = field(default_factory=WeakKeyDictionary, repr=False)
+
+    def costs(
+        self,
+        model: nn.Module,
+        proposal: Proposal,
+        batch: Batch,
+        noise: Sequence[int] = (0,),
+        with_base: bool = False,
+        done: Callable[[int], object] = lambda num: None,
+    ) -> tuple[list[float], float | None]:
+        """C(θ+Δ_k) for every candidate, and C(θ) if asked for. All are given the same noise; `done` hears of progress."""
+        numbers: list[Number] = [*range(len(proposal)), *([None] if with_base else [])]
+        rows = self.decode(model, proposal, numbers, batch, noise, done)
+        strings = self.task.cost.reads_text
+        means = self.task.cost.means(
+            [texts(self.task.tokenizer, rows[number], strings) for number in numbers],
+            self.task.references(batch),
+            **self.task.columns(batch),
+        )
+        return means[: len(proposal)], means[-1] if with_base else None
+
+    def decode(
+        self,
+        model: nn.Module,
+        proposal: Proposal,
+        numbers: Sequence[Number],
+        batch: Batch,
+        noise: Sequence[int] = (0,),
+        done: Callable[[int], object] = lambda num: None,
+    ) -> dict[Number, Rows]:
+        """What each candidate makes of every prefix."""
+        left, out = in_order(proposal, numbers), {}
+        together = self._batches(model)
+        while left:
+            some = left[: self._group(model, proposal, batch, len(left))] if together else left[:1]
+            try:
+                rows = self._together(model, proposal, some, batch, noise) if together else self._alone(
+                    model, proposal, some[0], batch, noise
+                )
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error) or len(some) == 1:
+                    raise
+                self._halve(len(some))
+                continue
+            out.update(zip(some, rows, strict=True))
+            left = left[len(some) :]
+            done(len(some))
+        return out
+
+    def _together(
+        self, model: nn.Module, proposal: Proposal, numbers: Sequence[Number], batch: Batch, noise: Sequence[int]
+    ) -> list[Rows]:
+        """One batch: all prefixes for the first candidate, then all for the second, and so on."""
+        parameters = searched_parameters(model)
+        device = proposal.gradients[0].device
+        groups = Groups(len(numbers))
+        factored = is_factored(proposal, len(batch), device)
+        ins = stand_ins(parameters, proposal, numbers, groups, factored)
+        at_once = max(1, ROWS_AT_ONCE.get(device.type, 1024) // (len(numbers) * self.task.decoder.beams))
+        out: list[Rows] = [[] for _ in numbers]
+        with swapped(model, ins), watched(model, groups):
+            for start in range(0, len(batch), at_once):
+                prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
+                some, keys = prefixes[start : start + at_once], keys_B[start : start + at_once]
+                groups.start(len(some) * len(numbers))
+                rows = self.task.decoder.rows(
+                    model, some * len(numbers), room, eos, keys.repeat(len(numbers)), groups.keep
+                )
+                for i, mine in enumerate(out):
+                    mine += rows[i * len(some) : (i + 1) * len(some)]
+        return out
+
+    def _alone(
+        self, model: nn.Module, proposal: Proposal, number: Number, batch: Batch, noise: Sequence[int]
+    ) -> list[Rows]:
+        """One candidate by itself, for models whose parameters cannot be swapped."""
+        prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
+        with perturbed(model, {} if number is None else proposal.sample(number)):
+            return [self.task.decoder.rows(model, prefixes, room, eos, keys_B)]
+
+    def _inputs(self, model: nn.Module, batch: Batch, noise: Sequence[int]) -> tuple[list, Tensor, int, int]:
+        prefixes = list(batch.prefixes)
+        room = room_for(model, prefixes, self.task.cap(batch))
+        return prefixes, row_keys(range(len(prefixes)), *noise), room, end_of_sequence(self.task.tokenizer)
+
+    def _batches(self, model: nn.Module) -> bool:
+        """Whether this model's candidates can be one batch, found out once."""
+        if model not in self._why_not:
+            self._why_not[model] = why = swappable(model)
+            if why is not None:
+                warnings.warn(
+                    f"candidates of {type(model).__name__} are decoded one at a time, which is slower: a batch of them "
+                    f"did not give what single ones give ({why})",
+                    stacklevel=2,
+                )
+        return self._why_not[model] is None
+
+    def _group(self, model: nn.Module, proposal: Proposal, batch: Batch, wanted: int) -> int:
+        """How many candidates go together."""
+        if self.group is not None:
+            return min(self.group, wanted)
+        device = proposal.gradients[0].device
+        factored = is_factored(proposal, len(batch), device)
+        own = 4 * (_thin(proposal) if factored else proposal.layout.size)
+        room = room_for(model, batch.prefixes, self.task.cap(batch)) + max(map(len, batch.prefixes))
+        rows = min(len(batch), ROWS_AT_ONCE.get(device.type, 1024)) * self.task.decoder.beams
+        each = own + rows * bytes_per_row(model, room)
+        return max(1, min(wanted, int(MEMORY_SHARE * free_memory(device) / each)))
+
+    def _halve(self, size: int) -> None:
+        """After an out-of-memory: half as many from now on, said once."""
+        if self.group is None or self.group > size // 2:
+            warnings.warn(f"out of memory with {size} candidates at once: going on with {size // 2}", stacklevel=3)
+        self.group = max(1, size // 2)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def bytes_per_row(model: nn.Module, positions: int) -> int:
+    """What decoding one row keeps: keys and values of every position, and a few copies of the logits."""
+    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+    hidden = config.hidden_size
+    heads = config.num_attention_heads
+    kv_share = (getattr(config, "num_key_value_heads", None) or heads) / heads
+    layers = config.num_hidden_layers
+    return int(4 * (2 * layers * hidden * kv_share * positions + 4 * config.vocab_size + 16 * hidden))
+
+
+def free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _thin(proposal: Proposal) -> int:
+    """Numbers that a candidate of low rank has of its own."""
+    rank = proposal.form.rank or 0
+    shapes = proposal.layout.shapes.values()
+    return sum(rank * sum(shape) if len(shape) == 2 else shape.numel() for shape in shapes)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)

@@ -1,0 +1,117 @@
+"""Stand-ins for a model's parameters, from a proposal: dense, shared or of low rank.
+
+    dense       each candidate's own tensors: K model copies, exact, any noise
+    factored    θ and the gradients once, each candidate a length along one of them and, with `rank`, thin factors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from mgs.candidates.groups import Groups
+from mgs.candidates.swap import PerCandidate
+from mgs.candidates.values import Factored, Stack, Values
+from mgs.search import Centre, Proposal
+from mgs.search.noise import LowRankNoise
+
+#: A candidate by its number in the proposal; None is θ itself.
+Number = int | None
+FEW_ROWS = 32  # with so few rows a candidate, a product takes as long as reading the matrix: shared ones save time
+
+
+def in_order(proposal: Proposal, numbers: Sequence[Number]) -> list[Number]:
+    """Candidates of one centre beside each other, θ and those around zero first."""
+    return sorted(numbers, key=lambda k: _place(centre_of(proposal, k)))
+
+
+def centre_of(proposal: Proposal, number: Number) -> Centre:
+    return Centre(0.0) if number is None else proposal.assigned[number]
+
+
+def is_factored(proposal: Proposal, rows_each: int, device: torch.device) -> bool:
+    """Whether candidates share dense matrices instead of having their own."""
+    if isinstance(proposal.noise, LowRankNoise) and proposal.form.noise > 0:
+        return True
+    lengths = len(set(proposal.assigned)) > len({centre.gradient for centre in proposal.assigned})
+    return proposal.form.noise == 0 and lengths and rows_each <= FEW_ROWS and device.type == "cuda"
+
+
+def stand_ins(
+    parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Sequence[Number], groups: Groups, factored: bool
+) -> dict[str, PerCandidate]:
+    """What the model gets in place of its searched parameters; `numbers` are in order."""
+    values = _factored(parameters, proposal, numbers) if factored else _dense(parameters, proposal, numbers)
+    return {name: PerCandidate(parameters[name], values[name], groups) for name in proposal.layout.shapes}
+
+
+def _dense(parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Sequence[Number]) -> dict[str, Values]:
+    layout = proposal.layout
+    theta = layout.flat(parameters)
+    stack_KP = torch.empty(len(numbers), layout.size, device=theta.device)
+    for row, number in zip(stack_KP, numbers, strict=True):
+        row.copy_(theta) if number is None else torch.add(theta, proposal.flat(number), out=row)
+    return {name: Stack(layout.view(stack_KP, name)) for name in layout.shapes}
+
+
+def _factored(parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Sequence[Number]) -> dict[str, Values]:
+    centres = [centre_of(proposal, number) for number in numbers]
+    return {
+        name: _matrix(parameters[name], proposal, numbers, centres, name)
+        if len(shape) == 2
+        else Stack(_vectors(parameters[name], proposal, numbers, centres, name))
+        for name, shape in proposal.layout.shapes.items()
+    }
+
+
+def _matrix(
+    theta: Tensor, proposal: Proposal, numbers: Sequence[Number], centres: Sequence[Centre], name: str
+) -> Factored:
+    bases, slopes, cuts = [], [], [0]
+    theta = theta.detach().float()
+    for gradient, members in groupby(centres, key=lambda centre: centre.gradient):
+        lengths = [centre.length for centre in members]
+        slope = None if gradient is None else proposal.layout.view(proposal.gradients[gradient], name)
+        if slope is not None and len(set(lengths)) == 1:
+            bases.append(theta + lengths[0] * slope)
+            slope = None
+        else:
+            bases.append(theta)
+        slopes.append(slope)
+        cuts.append(cuts[-1] + len(lengths))
+    a, b = _factors(proposal, numbers, name)
+    lengths_K = torch.tensor([centre.length for centre in centres], device=theta.device)
+    return Factored(bases, slopes, cuts, lengths_K, a, b)
+
+
+def _factors(proposal: Proposal, numbers: Sequence[Number], name: str) -> tuple[Tensor | None, Tensor | None]:
+    if not isinstance(proposal.noise, LowRankNoise) or proposal.form.noise == 0:
+        return None, None
+    a, b = proposal.noise.factors([number or 0 for number in numbers], name)
+    return a, b * _scales(proposal, numbers, name, a.device)[:, None, None]
+
+
+def _vectors(
+    theta: Tensor, proposal: Proposal, numbers: Sequence[Number], centres: Sequence[Centre], name: str
+) -> Tensor:
+    stack = theta.detach().float().expand(len(numbers), *theta.shape).clone()
+    for row, centre in zip(stack, centres, strict=True):
+        if centre.gradient is not None:
+            row.add_(proposal.layout.view(proposal.gradients[centre.gradient], name), alpha=centre.length)
+    if isinstance(proposal.noise, LowRankNoise) and proposal.form.noise > 0:
+        noise = proposal.noise.others([number or 0 for number in numbers], name)
+        stack.addcmul_(noise, _scales(proposal, numbers, name, stack.device).view(-1, *[1] * theta.ndim))
+    return stack
+
+
+def _scales(proposal: Proposal, numbers: Sequence[Number], name: str, device: torch.device) -> Tensor:
+    """σ for each candidate; 0 for those without noise."""
+    silent = [number is None or proposal.silent(number) for number in numbers]
+    return torch.tensor([0.0 if quiet else proposal.sigma[name] for quiet in silent], device=device)
+
+
+def _place(centre: Centre) -> tuple[int, float]:
+    return (-1 if centre.gradient is None else centre.gradient), centre.length

@@ -1,0 +1,66 @@
+"""Which rows of a batch belong to which candidate."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class NotByRows(Exception):
+    """A tensor does not lie candidate by candidate along its first dimension: the model cannot be batched."""
+
+
+class Groups:
+    """Rows lie candidate by candidate: all of candidate 0's, then all of candidate 1's, and so on.
+
+    `rows` is how many rows the pass in progress has (beams and positions aside), which is what a lookup or a norm that
+    knows nothing of the batch must be spread to. Rows may leave while decoding; the groups then differ in size.
+    """
+
+    def __init__(self, num: int):
+        self.num = num
+        self.rows = num
+        self._counts: list[int] | None = None  # None: all alike
+        self._indices: dict[tuple[int, torch.device], Tensor] = {}
+
+    def start(self, rows: int) -> None:
+        """A new decoding, of `rows` rows in all."""
+        self.rows, self._counts = rows, None
+        self._indices.clear()
+
+    def keep(self, kept: Tensor) -> None:
+        """Only these rows (in order) go on."""
+        index = self.index(self.rows, kept.device)[kept]
+        self._counts = torch.bincount(index, minlength=self.num).tolist()
+        self.rows = len(kept)
+        self._indices.clear()
+
+    def sizes(self, leading: int) -> list[int]:
+        """Rows of each candidate in a tensor whose first dimension is `leading`: a multiple of the batch's rows, where
+        positions or beams have been folded into it."""
+        if self._counts is None:
+            if leading % self.num:
+                raise NotByRows(f"{leading} rows cannot be dealt to {self.num} candidates")
+            return [leading // self.num] * self.num
+        if leading % self.rows:
+            raise NotByRows(f"{leading} rows where the batch has {self.rows}")
+        return [count * (leading // self.rows) for count in self._counts]
+
+    @property
+    def even(self) -> bool:
+        return self._counts is None
+
+    def index(self, leading: int, device: torch.device) -> Tensor:
+        """The candidate of each row."""
+        found = self._indices.get((leading, device))
+        if found is None:
+            sizes = torch.tensor(self.sizes(leading), device=device)
+            found = torch.arange(self.num, device=device).repeat_interleave(sizes, output_size=leading)
+            self._indices[leading, device] = found
+        return found
+
+    def spread(self, values_K: Tensor, like: Tensor) -> Tensor:
+        """One value (of any shape) a candidate → one a row of `like`, ready to broadcast over its middle dimensions."""
+        rows = values_K[self.index(like.shape[0], values_K.device)]
+        middle = like.ndim - rows.ndim
+        return rows.reshape(rows.shape[0], *[1] * middle, *rows.shape[1:])
