@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mgs.candidates.forms import Number, in_order, is_factored, stand_ins
+from mgs.candidates.gpu import OnGPU, Rows
 from mgs.candidates.groups import Groups
 from mgs.candidates.perturbed import perturbed
 from mgs.candidates.probe import swappable
@@ -21,6 +22,7 @@ from mgs.candidates.task import Task
 from mgs.data.completion import end_of_sequence
 from mgs.decoding import row_keys
 from mgs.decoding.decoder import room_for
+from mgs.decoding.graph import supports_graph
 from mgs.metrics import texts
 from mgs.models import searched_parameters
 from mgs.search import Proposal
@@ -28,7 +30,6 @@ from mgs.types import Batch
 
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 16_384}
 MEMORY_SHARE = 0.6  # of what is free; the rest is for what an estimate does not see
-Rows = list[tuple[int, ...]]
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Candidates:
 
     task: Task
     group: int | None = None
+    gpu: OnGPU = field(default_factory=OnGPU, repr=False)
     _why_not: WeakKeyDictionary[nn.Module, str | None] = field(default_factory=WeakKeyDictionary, repr=False)
 
     def costs(
@@ -74,8 +76,10 @@ class Candidates:
         while left:
             some = left[: self._group(model, proposal, batch, len(left))] if together else left[:1]
             try:
-                rows = self._together(model, proposal, some, batch, noise) if together else self._alone(
-                    model, proposal, some[0], batch, noise
+                rows = (
+                    self._together(model, proposal, some, batch, noise)
+                    if together
+                    else self._alone(model, proposal, some[0], batch, noise)
                 )
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error) or len(some) == 1:
@@ -93,19 +97,22 @@ class Candidates:
         """One batch: all prefixes for the first candidate, then all for the second, and so on."""
         parameters = searched_parameters(model)
         device = proposal.gradients[0].device
-        groups = Groups(len(numbers))
+        decoder = self.task.decoder
+        prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
         factored = is_factored(proposal, len(batch), device)
+        at_once = max(1, ROWS_AT_ONCE.get(device.type, 1024) // (len(numbers) * decoder.beams))
+        if decoder.beams == 1 and supports_graph(model):
+            return self.gpu.decode(
+                model, parameters, proposal, numbers, factored, decoder, prefixes, keys_B, room, eos, at_once
+            )
+        groups = Groups(len(numbers))
         ins = stand_ins(parameters, proposal, numbers, groups, factored)
-        at_once = max(1, ROWS_AT_ONCE.get(device.type, 1024) // (len(numbers) * self.task.decoder.beams))
         out: list[Rows] = [[] for _ in numbers]
         with swapped(model, ins), watched(model, groups):
             for start in range(0, len(batch), at_once):
-                prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
                 some, keys = prefixes[start : start + at_once], keys_B[start : start + at_once]
                 groups.start(len(some) * len(numbers))
-                rows = self.task.decoder.rows(
-                    model, some * len(numbers), room, eos, keys.repeat(len(numbers)), groups.keep
-                )
+                rows = decoder.rows(model, some * len(numbers), room, eos, keys.repeat(len(numbers)), groups.keep)
                 for i, mine in enumerate(out):
                     mine += rows[i * len(some) : (i + 1) * len(some)]
         return out
@@ -152,6 +159,7 @@ class Candidates:
         if self.group is None or self.group > size // 2:
             warnings.warn(f"out of memory with {size} candidates at once: going on with {size // 2}", stacklevel=3)
         self.group = max(1, size // 2)
+        self.gpu.clear()
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

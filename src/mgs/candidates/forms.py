@@ -1,7 +1,7 @@
 """Stand-ins for a model's parameters, from a proposal: dense, shared or of low rank.
 
-    dense       each candidate's own tensors: K model copies, exact, any noise
-    factored    θ and the gradients once, each candidate a length along one of them and, with `rank`, thin factors
+dense       each candidate's own tensors: K model copies, exact, any noise
+factored    θ and the gradients once, each candidate a length along one of them and, with `rank`, thin factors
 """
 
 from __future__ import annotations

@@ -21,19 +21,20 @@ class Groups:
         self.num = num
         self.rows = num
         self._counts: list[int] | None = None  # None: all alike
+        # While groups are alike an index depends on nothing else; a captured graph may go on reading it.
         self._indices: dict[tuple[int, torch.device], Tensor] = {}
+        self._uneven_indices: dict[tuple[int, torch.device], Tensor] = {}
 
     def start(self, rows: int) -> None:
         """A new decoding, of `rows` rows in all."""
         self.rows, self._counts = rows, None
-        self._indices.clear()
 
     def keep(self, kept: Tensor) -> None:
         """Only these rows (in order) go on."""
         index = self.index(self.rows, kept.device)[kept]
         self._counts = torch.bincount(index, minlength=self.num).tolist()
         self.rows = len(kept)
-        self._indices.clear()
+        self._uneven_indices.clear()
 
     def sizes(self, leading: int) -> list[int]:
         """Rows of each candidate in a tensor whose first dimension is `leading`: a multiple of the batch's rows, where
@@ -52,12 +53,12 @@ class Groups:
 
     def index(self, leading: int, device: torch.device) -> Tensor:
         """The candidate of each row."""
-        found = self._indices.get((leading, device))
-        if found is None:
+        known = self._indices if self.even else self._uneven_indices
+        if (leading, device) not in known:
             sizes = torch.tensor(self.sizes(leading), device=device)
-            found = torch.arange(self.num, device=device).repeat_interleave(sizes, output_size=leading)
-            self._indices[leading, device] = found
-        return found
+            numbers = torch.arange(self.num, device=device)
+            known[leading, device] = numbers.repeat_interleave(sizes, output_size=leading)
+        return known[leading, device]
 
     def spread(self, values_K: Tensor, like: Tensor) -> Tensor:
         """One value (of any shape) a candidate → one a row of `like`, ready to broadcast over its middle dimensions."""

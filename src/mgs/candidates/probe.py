@@ -27,7 +27,7 @@ def swappable(model: nn.Module) -> str | None:
     training = model.training
     model.eval()
     try:
-        own = {name: value[: ROWS] for name, value in inputs.items()}
+        own = {name: value[:ROWS] for name, value in inputs.items()}
         expected = []
         for direction in directions:
             with perturbed(model, direction):
@@ -43,7 +43,11 @@ def swappable(model: nn.Module) -> str | None:
         model.train(training)
     wanted = torch.cat(expected)
     error = float((found - wanted).abs().max() / wanted.std())
-    return None if error <= TOLERANCE.get(next(iter(parameters.values())).dtype, 0.05) else f"outputs differ by {error:.2g}"
+    return (
+        None
+        if error <= TOLERANCE.get(next(iter(parameters.values())).dtype, 0.05)
+        else f"outputs differ by {error:.2g}"
+    )
 
 
 def _direction(parameters: dict[str, nn.Parameter], k: int) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from transformers import PreTrainedModel
 
+from mgs import kernels
 from mgs.candidates.groups import Groups, NotByRows
 from mgs.candidates.values import Stack, Values
 
@@ -67,13 +68,13 @@ def watched(model: nn.Module, groups: Groups) -> Iterator[None]:
 class PerCandidate(Tensor):
     """Stands in for a parameter: its shape and type, but a value for each candidate."""
 
-    values: Values
+    own: Values
     groups: Groups
 
     @staticmethod
     def __new__(cls, like: Tensor, values: Values, groups: Groups) -> PerCandidate:
         self = like.detach().as_subclass(cls)
-        self.values, self.groups = values, groups
+        self.own, self.groups = values, groups
         return self
 
     @classmethod
@@ -91,28 +92,37 @@ HARMLESS = (Tensor.dim, Tensor.size, Tensor.numel, Tensor.is_floating_point, Ten
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    rows = input.reshape(-1, input.shape[-1])
-    y = _product(rows, weight, transposed=True)
-    return _plus(y, bias).view(*input.shape[:-1], -1)
+    return _product(input.reshape(-1, input.shape[-1]), weight, bias, transposed=True).view(*input.shape[:-1], -1)
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor:
-    return _plus(_product(mat1, mat2, transposed=False), input)
+    return _product(mat1, mat2, input, transposed=False)
 
 
 def embedding(input: Tensor, weight: PerCandidate, *args: Any, **kwargs: Any) -> Tensor:
     groups = weight.groups
     if input.shape[0] == 1 and groups.rows > 1:  # positions, the same for every row
         input = input.expand(groups.rows, *input.shape[1:])
-    return weight.values.lookup(input, groups).to(weight.dtype)
+    return weight.own.lookup(input, groups).to(weight.dtype)
 
 
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
+    if weight is not None and kernels.usable(input.device):
+        return normalised(input, weight, bias, eps, centred=True)
     y = F.layer_norm(input, normalized_shape, eps=eps)
     y = y if weight is None else y * _spread(weight, y)
     return y if bias is None else y + _spread(bias, y)
+
+
+def normalised(input: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool) -> Tensor:
+    """LayerNorm or RMSNorm in one kernel, for weights that differ from candidate to candidate or do not."""
+    from mgs.kernels.norms import normalise
+
+    groups = next((v.groups for v in (weight, bias) if isinstance(v, PerCandidate)), None)
+    num = 1 if groups is None else groups.num
+    return normalise(input, _stacked(weight, num), _stacked(bias, num), eps, centred)  # type: ignore[arg-type]
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -144,7 +154,7 @@ def one_by_one(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     def part(k: int) -> Callable[[Any], Any]:
         def pick(value: Any) -> Any:
             if isinstance(value, PerCandidate):
-                return value.values.one(k)
+                return value.own.one(k)
             if isinstance(value, Tensor) and value.ndim and value.shape[0] % groups.rows == 0:
                 return value.split(groups.sizes(value.shape[0]))[k]
             return value
@@ -161,21 +171,31 @@ def _leaves(tree: Any) -> list[Any]:
     return torch.utils._pytree.tree_leaves(tree)
 
 
-def _product(rows: Tensor, weight: Tensor, transposed: bool) -> Tensor:
+def _product(rows: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool) -> Tensor:
     """In fp32 whatever the model's precision: rounding θ+Δ to half of it would erase most of Δ."""
     if isinstance(weight, PerCandidate):
-        return weight.values.times(rows.float(), weight.groups, transposed).to(rows.dtype)
-    return rows @ (weight.T if transposed else weight)
+        groups = weight.groups
+        y = weight.own.times(rows.float(), groups, transposed, _stacked(bias, groups.num))
+        return y.to(rows.dtype)
+    y = rows @ (weight.T if transposed else weight)
+    return y if bias is None else y + _spread(bias, y)
 
 
-def _plus(rows: Tensor, bias: Tensor | None) -> Tensor:
-    return rows if bias is None else rows + _spread(bias, rows)
+def _stacked(vector: Tensor | None, num: int) -> Tensor | None:
+    """A vector a candidate, (K, O)."""
+    if isinstance(vector, PerCandidate):
+        return _tensors(vector)
+    return None if vector is None else vector.float().expand(num, -1)
+
+
+def _tensors(value: PerCandidate) -> Tensor:
+    if not isinstance(value.own, Stack):
+        raise NotByRows("a matrix used elementwise")
+    return value.own.tensors_K
 
 
 def _spread(value: Tensor, like: Tensor) -> Tensor:
     """A parameter's values as one a row of `like`; anything else as it is."""
     if not isinstance(value, PerCandidate):
         return value
-    if not isinstance(value.values, Stack):
-        raise NotByRows("a matrix used elementwise")
-    return value.groups.spread(value.values.tensors_K, like).to(like.dtype)
+    return value.groups.spread(_tensors(value), like).to(like.dtype)

@@ -1,6 +1,7 @@
 """A parameter that differs from candidate to candidate, in the forms it can take.
 
     Stack       K tensors, one a candidate
+    Planes      the same on a GPU: θ in bf16 once, and what each candidate differs from it
     Factored    θ + s_k g_j + σ a_k b_kᵀ: one or two dense matrices, however many candidates
 
 Each can do what a model does with a parameter: multiply rows with it, look rows up in it, or hand out one candidate's.
@@ -15,14 +16,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mgs import kernels
 from mgs.candidates.groups import Groups
 
 
 class Values(Protocol):
     """Rows are (N, …) tensors that lie candidate by candidate (see `Groups`)."""
 
-    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool) -> Tensor:
-        """Each row times its candidate's matrix (I, O), or, transposed, a matrix stored as (O, I)."""
+    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
+        """Each row times its candidate's matrix (I, O), or, transposed, a matrix stored as (O, I); plus a bias."""
         ...
 
     def lookup(self, ids: Tensor, groups: Groups) -> Tensor:
@@ -40,20 +42,44 @@ class Stack:
 
     tensors_K: Tensor
 
-    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool) -> Tensor:
+    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
         matrices = self.tensors_K.mT if transposed else self.tensors_K
-        if groups.even:
-            by_candidate = rows_NI.view(groups.num, -1, rows_NI.shape[-1])
-            return torch.bmm(by_candidate, matrices).view(len(rows_NI), -1)
-        return torch.cat(
-            [rows @ w for rows, w in zip(rows_NI.split(groups.sizes(len(rows_NI))), matrices, strict=True)]
-        )
+        parts = rows_NI.split(groups.sizes(len(rows_NI)))
+        y = rows_NI.new_empty(len(rows_NI), matrices.shape[-1])
+        outs = y.split(groups.sizes(len(rows_NI)))
+        for k, (rows, out) in enumerate(zip(parts, outs, strict=True)):
+            if bias_KO is None:
+                torch.mm(rows, matrices[k], out=out)
+            else:
+                torch.addmm(bias_KO[k], rows, matrices[k], out=out)
+        return y
 
     def lookup(self, ids: Tensor, groups: Groups) -> Tensor:
         return self.tensors_K[groups.spread(torch.arange(groups.num, device=ids.device), ids), ids]
 
     def one(self, k: int) -> Tensor:
         return self.tensors_K[k]
+
+
+@dataclass
+class Planes:
+    """high + low_k: all candidates of a matrix in bf16 halves, the high ones shared (see `mgs.kernels.linear`)."""
+
+    high: Tensor
+    low_K: Tensor
+
+    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
+        from mgs.kernels.linear import few_rows
+
+        high, low = (self.high.T, self.low_K.mT) if transposed else (self.high, self.low_K)
+        return few_rows(rows_NI.contiguous(), high, low, bias_KO)
+
+    def lookup(self, ids: Tensor, groups: Groups) -> Tensor:
+        k = groups.index(len(ids), ids.device).view(-1, *[1] * (ids.ndim - 1))
+        return self.high[ids].float() + self.low_K[k, ids].float()
+
+    def one(self, k: int) -> Tensor:
+        return self.high.float() + self.low_K[k].float()
 
 
 @dataclass
@@ -71,25 +97,31 @@ class Factored:
     a_KRn: Tensor | None = None
     b_KRm: Tensor | None = None
 
-    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool) -> Tensor:
-        edges = [0, *accumulate(groups.sizes(len(rows_NI)))]
-        out = []
-        for base, slope, (first, last) in zip(self.bases, self.slopes, pairwise(self.cuts), strict=True):
-            rows = rows_NI[edges[first] : edges[last]]
-            part = rows @ (base.T if transposed else base)
-            if slope is not None:
-                lengths = groups.index(len(rows_NI), rows.device)[edges[first] : edges[last]]
-                part.addcmul_(rows @ (slope.T if transposed else slope), self.lengths_K[lengths][:, None])
-            out.append(part)
-        y = torch.cat(out) if len(out) > 1 else out[0]
-        if self.a_KRn is None or self.b_KRm is None:
-            return y
+    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
         into, out_of = (self.b_KRm, self.a_KRn) if transposed else (self.a_KRn, self.b_KRm)
-        if groups.even:
-            by_candidate = rows_NI.view(groups.num, -1, rows_NI.shape[-1])
-            return torch.baddbmm(y.view(groups.num, -1, y.shape[-1]), by_candidate @ into.mT, out_of).view(y.shape)
-        for k, (start, end) in enumerate(pairwise(edges)):
-            y[start:end].addmm_(rows_NI[start:end] @ into[k].T, out_of[k])
+        bases = [base.T if transposed else base for base in self.bases]
+        slopes = [slope.T if transposed and slope is not None else slope for slope in self.slopes]
+        edges = [0, *accumulate(groups.sizes(len(rows_NI)))]
+        if groups.even and kernels.usable(rows_NI.device) and len(bases) <= 2:
+            from mgs.kernels.linear import many_rows
+
+            y = many_rows(
+                rows_NI.contiguous(), bases[0], edges[self.cuts[1]], bases[-1], edges[1], bias_KO, into, out_of
+            )
+        else:
+            y = torch.cat(
+                [rows_NI[edges[i] : edges[j]] @ base for base, (i, j) in zip(bases, pairwise(self.cuts), strict=True)]
+            )
+            if into is not None and out_of is not None:
+                for k, (start, end) in enumerate(pairwise(edges)):
+                    y[start:end].addmm_(rows_NI[start:end] @ into[k].T, out_of[k])
+            if bias_KO is not None:
+                y += groups.spread(bias_KO, y)
+        for slope, (i, j) in zip(slopes, pairwise(self.cuts), strict=True):
+            if slope is not None:
+                here = slice(edges[i], edges[j])
+                lengths = self.lengths_K[groups.index(len(rows_NI), y.device)[here]]
+                y[here].addcmul_(rows_NI[here] @ slope, lengths[:, None])
         return y
 
     def lookup(self, ids: Tensor, groups: Groups) -> Tensor:

@@ -18,7 +18,8 @@ from transformers import (
 )
 
 from mgs.decoding.cache import supports_loop
-from mgs.decoding.loop import decode_loop, ended_at
+from mgs.decoding.graph import Loops, supports_graph
+from mgs.decoding.loop import Process, decode_loop, ended_at
 from mgs.decoding.noise import gumbel, row_keys
 from mgs.errors import UserError, unknown
 from mgs.models.likelihood import padded
@@ -150,15 +151,21 @@ class Decoder:
         keys_B = keys_B.to(next(model.parameters()).device)
         if self.beams > 1 or not supports_loop(model):
             return self.generate(model, prefixes, room, eos, keys_B)
+        if supports_graph(model):
+            return Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
+        return decode_loop(model, prefixes, room, eos, keys_B, self.process(), left)
+
+    def process(self) -> Process | None:
+        """What makes greedy search of a loop sample: filters, and noise on the log-probabilities."""
         if not self.sample:
-            return decode_loop(model, prefixes, room, eos, left=left)
+            return None
         warpers = self.warpers()
 
-        def noisy(logits: Tensor, rows: Tensor, position: int) -> Tensor:
+        def noisy(logits: Tensor, keys_B: Tensor, position: int | Tensor) -> Tensor:
             log_probs = torch.log_softmax(warpers(None, logits), dim=-1)  # type: ignore[arg-type]
-            return log_probs + gumbel(keys_B[rows], position, logits.shape[-1])
+            return log_probs + gumbel(keys_B, position, logits.shape[-1])
 
-        return decode_loop(model, prefixes, room, eos, noisy, left)
+        return noisy
 
     @torch.no_grad()
     def generate(

@@ -12,8 +12,8 @@ from mgs.models.likelihood import padded
 
 DROP_SHARE = 8  # rows leave when at least one in this many has ended: each time costs a copy of the cache
 
-#: logits of the rows that are left, their numbers in the batch, the position → the scores whose largest is taken
-Process = Callable[[Tensor, Tensor, int], Tensor]
+#: logits of the rows that are left, their keys of noise, the position → the scores whose largest is taken
+Process = Callable[[Tensor, Tensor, "int | Tensor"], Tensor]
 
 
 @torch.no_grad()
@@ -22,6 +22,7 @@ def decode_loop(
     prefixes: Sequence[Sequence[int]],
     max_new_tokens: int,
     eos: int,
+    keys_B: Tensor | None = None,
     process: Process | None = None,
     left: Callable[[Tensor], object] = lambda kept: None,
 ) -> list[tuple[int, ...]]:
@@ -35,6 +36,7 @@ def decode_loop(
     attention = padded([[1] * length for length in lengths], 0, device, left=True) if ragged else None
     out_BT = torch.full((len(prefixes), max_new_tokens), eos, dtype=torch.long, device=device)
     rows = torch.arange(len(prefixes), device=device)  # those still being decoded
+    keys = keys_B if keys_B is not None else rows
     cache = growing_cache(model.config)  # type: ignore[arg-type]
     for position in range(max_new_tokens):
         options = {}
@@ -44,7 +46,7 @@ def decode_loop(
         logits = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1, **options).logits[
             :, -1
         ]
-        scores = process(logits, rows, position) if process else logits
+        scores = process(logits, keys, position) if process else logits
         tokens = scores.argmax(dim=-1)
         out_BT[rows, position] = tokens
         going = (out_BT[rows, : position + 1] != eos).all(dim=1)
@@ -53,7 +55,7 @@ def decode_loop(
             break
         if (len(rows) - num_going) * DROP_SHARE >= len(rows):
             kept = going.nonzero().squeeze(1)
-            rows, tokens = rows[kept], tokens[kept]
+            rows, keys, tokens = rows[kept], keys[kept], tokens[kept]
             attention = attention[kept] if attention is not None else None
             cache.batch_select_indices(kept)  # type: ignore[union-attr]
             left(kept)

@@ -24,10 +24,10 @@ def row_keys(rows: Iterable[int], *where: int) -> Tensor:
     return torch.tensor([int.from_bytes(key, "big", signed=True) for key in keys], dtype=torch.int64)
 
 
-def gumbel(keys_B: Tensor, position: int, vocabulary: int) -> Tensor:
+def gumbel(keys_B: Tensor, position: int | Tensor, vocabulary: int) -> Tensor:
     """Standard Gumbel noise of shape (B, V), float64, for one position of each row."""
     tokens_V = torch.arange(vocabulary, dtype=torch.int64, device=keys_B.device) * _TOKEN
-    offset = torch.tensor(position, dtype=torch.int64, device=keys_B.device) * _POSITION  # wraps, as it should
+    offset = torch.as_tensor(position, dtype=torch.int64, device=keys_B.device) * _POSITION  # wraps, as it should
     bits = (keys_B + offset).unsqueeze(1) + tokens_V
     bits = (bits ^ _shift(bits, 30)) * _MIX[0]
     bits = (bits ^ _shift(bits, 27)) * _MIX[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import torch
 from torch import nn
 from tqdm.auto import tqdm
 
@@ -57,7 +58,7 @@ class MGS(Stateless):
             "max_target": batch.max_target,
             "target_lengths": [len(target) for target in batch.targets],
         }
-        descent = {name: -tensor for name, tensor in update.direction.items()}
+        descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
         return Outcome(descent, update.base_cost if update.base_cost is not None else min(update.costs), log)
 
     def _gradients(self, model: nn.Module, batch: Batch) -> tuple[list[dict], list[float]]:
@@ -67,7 +68,7 @@ class MGS(Stateless):
         cut = parts(batch, self.num_gradients, self.split)
         for part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             gradient, loss = mle_gradient(model, part, self.bf16)
-            ascent = {name: -tensor for name, tensor in gradient.items()}
+            ascent = dict(zip(gradient, torch._foreach_neg(list(gradient.values())), strict=True))
             gradients.append(clipped(ascent, self.max_gradient_norm))
             losses.append(loss)
         return gradients, losses

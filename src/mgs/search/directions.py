@@ -56,8 +56,14 @@ def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
 
 def norm(direction: Mapping[str, Tensor]) -> float:
     """‖Δ‖, the L2 norm over all parameters together."""
-    norms = [torch.linalg.vector_norm(tensor, dtype=torch.float64) for tensor in direction.values()]
-    return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
+    return float(torch.linalg.vector_norm(norms(list(direction.values())))) if direction else 0.0
+
+
+def norms(tensors: list[Tensor], order: int = 2) -> Tensor:
+    """The norm of each tensor; one launch for all of them on a GPU, where launching takes longer than adding."""
+    if tensors[0].is_cuda:
+        return torch.stack(torch._foreach_norm(tensors, order)).double()
+    return torch.stack([torch.linalg.vector_norm(tensor, ord=order, dtype=torch.float64) for tensor in tensors])
 
 
 def clipped(direction: Direction, max_norm: float) -> Direction:

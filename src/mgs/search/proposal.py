@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mgs.errors import UserError, unknown
-from mgs.search.directions import Layout, key, sum_of_products
+from mgs.search.directions import Layout, key, norms, sum_of_products
 from mgs.search.noise import LowRankNoise, Noise
 from mgs.types import Direction
 
@@ -227,7 +227,7 @@ class Proposal:
         names = list(self.layout.shapes)
         if self.form.noise_scale == "constant" or self.form.noise == 0:
             return dict.fromkeys(names, self.form.noise)
-        sums = torch.stack([_sum_of_magnitudes(self.layout.view(g, name)) for g in self.gradients for name in names])
+        sums = norms([self.layout.view(g, name) for g in self.gradients for name in names], order=1)
         totals = sums.view(len(self.gradients), -1).mean(dim=0).tolist()
         if self.form.noise_scale == "global":
             return dict.fromkeys(names, self.form.noise * math.fsum(totals) / max(1, self.layout.size))
@@ -248,8 +248,3 @@ class Proposal:
         chance.shuffle(mle)  # where there are more centres than candidates, each step takes others
         assigned = [mle[i % len(mle)] for i in range(num - num_zero)]
         return (first + zero * num_zero)[:num_zero] + assigned
-
-
-def _sum_of_magnitudes(tensor: Tensor) -> Tensor:
-    """Σ|g|, in float64."""
-    return torch.linalg.vector_norm(tensor, ord=1, dtype=torch.float64)

@@ -1,0 +1,281 @@
+"""The loop for GPUs: a cache of fixed size, and one captured graph that is replayed for every token.
+
+Launching a small model's hundreds of kernels one by one takes longer than running them. Here a step is captured once
+and replayed; the cache has room for all positions from the start, and its attention reads the positions that are there.
+Capturing takes about as long as a step, so loops are kept and used again for batches of the same size.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from mgs import kernels
+from mgs.decoding.cache import supports_loop
+from mgs.decoding.loop import Process, ended_at
+from mgs.models.likelihood import padded
+
+ATTENTION = "mgs_cached"  # what the models' configuration calls it while a loop runs
+LOOK_EVERY = 16  # tokens between looks at whether all rows have ended: each makes the GPU wait
+ROOM_STEP = 64  # room is rounded up to this, so that loops fit more batches
+KEPT_LOOPS = 4
+
+
+class FixedLayer(DynamicLayer):
+    """Keys and values of one layer, with room for every position to come."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.state = state
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            rows, heads, _, dim = key_states.shape
+            self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
+            self.keys = key_states.new_empty(rows, heads, self.state.room, dim)
+            self.values = value_states.new_empty(rows, heads, self.state.room, value_states.shape[-1])
+        if self.state.stepping:  # the attention writes it
+            self.state.layer = self
+        else:
+            self.keys[:, :, : key_states.shape[2]] = key_states
+            self.values[:, :, : value_states.shape[2]] = value_states
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return 0  # masks are only made for prefixes, which nothing precedes
+
+
+class State:
+    """What a step reads and writes: always the same memory, so that it can be replayed."""
+
+    def __init__(self, rows: int, room: int, device: torch.device):
+        self.room, self.stepping, self.layer = room, False, None
+        self.starts = torch.zeros(rows, dtype=torch.int32, device=device)  # where each row begins, after its padding
+        self.length = torch.zeros((), dtype=torch.int32, device=device)  # positions in the cache
+        self.position = torch.zeros((), dtype=torch.int64, device=device)  # tokens decoded so far
+        self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
+        self.positions = torch.zeros(rows, 1, dtype=torch.long, device=device)
+        self.ended = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.out = torch.zeros(rows, room, dtype=torch.long, device=device)
+        self.keys = torch.zeros(rows, dtype=torch.int64, device=device)  # of the noise
+        self.mask = torch.ones(rows, 1, dtype=torch.long, device=device)  # nothing reads it; without, a model may ask
+
+    layer: FixedLayer | None
+
+
+_STATE: State | None = None  # of the loop that is running
+
+
+def cached_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """Attention of one new token, in the form the library calls it; puts the token into the cache as well."""
+    if _STATE is None or _STATE.layer is None or any(options.get(x) is not None for x in ("softcap", "s_aux")):
+        raise NotImplementedError("this attention is for one new token of a plain transformer")
+    layer, scaling = _STATE.layer, options.get("scaling") or query.shape[-1] ** -0.5
+    if kernels.usable(query.device):
+        from mgs.kernels.attention import attend
+    else:
+        attend = _attend
+    return attend(query, key, value, layer.keys, layer.values, _STATE.starts, _STATE.length, scaling), None
+
+
+def _attend(
+    query: Tensor, new_keys: Tensor, new_values: Tensor, keys: Tensor, values: Tensor, starts: Tensor, length: Tensor,
+    scaling: float,
+) -> Tensor:  # fmt: skip
+    """The kernel's meaning in plain operations."""
+    keys.index_copy_(2, length.long().view(1), new_keys)
+    values.index_copy_(2, length.long().view(1), new_values)
+    sharing = query.shape[1] // keys.shape[1]
+    scores = query @ keys.repeat_interleave(sharing, dim=1).mT * scaling
+    t = torch.arange(keys.shape[2], device=keys.device)
+    there = (t >= starts[:, None]) & (t <= length)
+    weights = scores.masked_fill(~there[:, None, None], float("-inf")).softmax(dim=-1)
+    filled = values.masked_fill(~there[:, None, :, None], 0.0)  # room not yet used may hold anything
+    return (weights @ filled.repeat_interleave(sharing, dim=1)).transpose(1, 2)
+
+
+AttentionInterface.register(ATTENTION, cached_attention)
+
+
+class FixedLoop:
+    """Decodes `rows` rows at a time."""
+
+    def __init__(self, model: nn.Module, rows: int, room: int, eos: int, process: Process | None):
+        self.state = State(rows, room, next(model.parameters()).device)
+        self.cache = DynamicCache(config=model.config)  # type: ignore[arg-type]
+        self.cache.layers = [FixedLayer(self.state) for _ in self.cache.layers]
+        self.eos, self.process = eos, process
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    @torch.no_grad()
+    def __call__(
+        self, model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int, keys_B: Tensor
+    ) -> list[tuple[int, ...]]:
+        with self._running(model):
+            self._prefill(model, prefixes, keys_B)
+            config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+            before, config._attn_implementation = config._attn_implementation, ATTENTION
+            self.state.stepping = True
+            try:
+                self._steps(model, max_new_tokens - 1)
+            finally:
+                config._attn_implementation, self.state.stepping = before, False
+        return [ended_at(row, self.eos) for row in self.state.out[:, :max_new_tokens].tolist()]
+
+    @contextmanager
+    def _running(self, model: nn.Module) -> Iterator[None]:
+        global _STATE
+        before, _STATE = _STATE, self.state
+        try:
+            yield
+        finally:
+            _STATE = before
+
+    def _prefill(self, model: nn.Module, prefixes: Sequence[Sequence[int]], keys_B: Tensor) -> None:
+        """All prefixes in one pass, padded on the left, and the first token of each row."""
+        state, device = self.state, self.state.ids.device
+        ids = padded(prefixes, self.eos, device, left=True)
+        starts = torch.tensor([ids.shape[1] - len(prefix) for prefix in prefixes])
+        state.starts.copy_(starts)
+        state.keys.copy_(keys_B)
+        state.out.fill_(self.eos)
+        state.ended.fill_(False)
+        state.position.fill_(0)
+        state.length.fill_(ids.shape[1] - 1)
+        state.positions.copy_((ids.shape[1] - 1 - starts)[:, None])
+        columns = torch.arange(ids.shape[1], device=device)
+        mask = (columns >= state.starts[:, None]).long()
+        positions = (columns - state.starts[:, None]).clamp(min=0)
+        logits = model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        self._choose(logits)
+
+    def _steps(self, model: nn.Module, num: int) -> None:
+        for step in range(num):
+            if step % LOOK_EVERY == 0 and bool(self.state.ended.all()):
+                return
+            if self.graph is not None:
+                self.graph.replay()
+            else:
+                self._step(model)  # compiles what needs compiling, and is a step like any other
+                if self.state.ids.is_cuda:
+                    self._capture(model)
+
+    def _step(self, model: nn.Module) -> None:
+        logits = model(
+            input_ids=self.state.ids,
+            attention_mask=self.state.mask,
+            position_ids=self.state.positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        self._choose(logits)
+
+    def _choose(self, logits: Tensor) -> None:
+        state = self.state
+        scores = self.process(logits, state.keys, state.position) if self.process else logits
+        tokens = scores.argmax(dim=-1)
+        state.out.index_copy_(1, state.position.view(1), tokens[:, None])
+        state.ended |= tokens == self.eos
+        # Rows that have ended read some other token: a model may take ⟨eos⟩ for padding and warn.
+        state.ids.copy_(torch.where(tokens == self.eos, int(self.eos == 0), tokens)[:, None])
+        state.positions += 1
+        state.length += 1
+        state.position += 1
+
+    def _capture(self, model: nn.Module) -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(model)
+        self.graph = graph
+
+
+class Loops:
+    """Loops kept for batches of the same size on the same weights (`binding` says which)."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, FixedLoop] = OrderedDict()
+
+    def decode(
+        self,
+        model: nn.Module,
+        prefixes: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        eos: int,
+        keys_B: Tensor,
+        process: Process | None,
+        binding: Hashable,
+    ) -> list[tuple[int, ...]]:
+        """`binding` also stands for `process`: whatever a captured step depends on."""
+        positions = max(map(len, prefixes)) + max_new_tokens
+        room = -(-positions // ROOM_STEP) * ROOM_STEP
+        key = (binding, len(prefixes), room, eos)
+        loop = self._kept.pop(key, None) or FixedLoop(model, len(prefixes), room, eos, process)
+        rows = loop(model, prefixes, max_new_tokens, keys_B)
+        self._kept[key] = loop  # only now: a loop that failed is not kept
+        while len(self._kept) > KEPT_LOOPS:
+            self._kept.popitem(last=False)
+        return rows
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+_AGREES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def supports_graph(model: nn.Module) -> bool:
+    """Whether this loop decodes as the model itself would: on a GPU with our kernels, and tried once."""
+    device = next(model.parameters()).device
+    if not kernels.usable(device) or not supports_loop(model):
+        return False
+    if model not in _AGREES:
+        _AGREES[model] = agrees(model)
+    return _AGREES[model]
+
+
+@torch.no_grad()
+def agrees(model: nn.Module) -> bool:
+    """Prefix and two tokens through the loop's cache, against one pass without any."""
+    device = next(model.parameters()).device
+    prefixes = [(1, 2, 3, 4), (3, 2)]
+    seen: list[Tensor] = []
+
+    def watch(logits: Tensor, keys_B: Tensor, position: Any) -> Tensor:
+        seen.append(logits.float())
+        return logits
+
+    training = model.training
+    model.eval()
+    try:
+        loop = FixedLoop(model, 2, 16, eos=0, process=watch)
+        loop._capture = lambda model: None  # type: ignore[method-assign]
+        rows = loop(model, prefixes, 3, torch.zeros(2, dtype=torch.int64, device=device))
+        for row, (prefix, new) in enumerate(zip(prefixes, rows, strict=True)):
+            ids = torch.tensor([[*prefix, *new]], device=device)
+            logits = model(input_ids=ids, use_cache=False).logits[0, len(prefix) - 1 : -1].float()
+            found = torch.stack([step[row] for step in seen[: len(new)]])
+            if not torch.allclose(found, logits, rtol=1e-2, atol=1e-2 * float(logits.std())):
+                return False
+    except (NotImplementedError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+        return False
+    finally:
+        model.train(training)
+    return True
