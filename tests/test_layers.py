@@ -13,6 +13,7 @@ SOURCE = Path(mgs.__file__).parent
 #: Each layer imports only from those before it, or from itself. Those in one string are one layer.
 ORDER = (
     "types errors",
+    "kernels",
     "data",
     "models",
     "decoding",

@@ -24,22 +24,13 @@ def library(model, prefixes, max_new_tokens, eos, **options):
     return [tuple(row[: row.index(eos) + 1] if eos in row else row) for row in rows]
 
 
-def an_eos(outs):
-    """A token at which some of these continuations end at different times, and others do not."""
-    for token in sorted({token for out in outs for token in out}):
-        ends = [out.index(token) if token in out else None for out in outs]
-        if None in ends and len(set(ends)) >= 3:
-            return token
-    raise AssertionError("no token ends rows at different times: choose other weights")
-
-
-def test_greedy_equals_generate(model):
+def test_greedy_equals_generate(model, an_eos):
     eos = an_eos(library(model, PREFIXES, 25, NO_EOS))
     assert GREEDY(model, PREFIXES, 25, eos) == library(model, PREFIXES, 25, eos)
 
 
 @pytest.mark.parametrize("beams", [2, 4])
-def test_beam_search_equals_generate(model, beams):
+def test_beam_search_equals_generate(model, beams, an_eos):
     eos = an_eos(GREEDY(model, PREFIXES, 15, NO_EOS))
     expected = library(model, PREFIXES, 15, eos, num_beams=beams)
     assert Decoder(beams=beams)(model, PREFIXES, 15, eos) == expected
@@ -47,7 +38,7 @@ def test_beam_search_equals_generate(model, beams):
 
 
 @pytest.mark.parametrize("options", ["", ",temperature=3.0", ",top_k=3,temperature=4.0", ",top_p=0.8,temperature=3.0"])
-def test_sampling_in_the_loop_equals_sampling_through_generate(model, options):
+def test_sampling_in_the_loop_equals_sampling_through_generate(model, options, an_eos):
     sampler = Decoder.parse("sample" + options)
     eos = an_eos(sampler(model, PREFIXES, 20, NO_EOS, noise=(4, 2)))
     fast = sampler(model, PREFIXES, 20, eos, noise=(4, 2))
@@ -137,17 +128,62 @@ def test_training_mode_is_restored_after_an_exception(gpt2):
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sample", "beam-2"])
-def test_the_models_own_generation_settings_do_not_leak_in(gpt2, kind):
+def test_the_models_own_generation_settings_do_not_leak_in(gpt2, kind, an_eos):
     """A model may come with penalties of its own: a decoder does what its name says."""
     penalised = copy.deepcopy(gpt2)
     penalised.generation_config = GenerationConfig(
-        repetition_penalty=3.0, no_repeat_ngram_size=1, length_penalty=5.0, min_new_tokens=9, early_stopping=True
+        repetition_penalty=3.0,
+        no_repeat_ngram_size=1,
+        encoder_repetition_penalty=3.0,
+        encoder_no_repeat_ngram_size=1,
+        length_penalty=5.0,
+        min_new_tokens=9,
+        early_stopping=True,
+        forced_eos_token_id=NO_EOS - 1,
     )
     chosen, keys = Decoder.parse(kind), row_keys(range(6), 0)
     eos = an_eos(chosen(gpt2, PREFIXES, 15, NO_EOS))
     expected = chosen(gpt2, PREFIXES, 15, eos)
     assert chosen(penalised, PREFIXES, 15, eos) == expected
     assert chosen.generate(penalised, PREFIXES, 15, eos, keys) == expected
+    assert penalised.generation_config.forced_eos_token_id == NO_EOS - 1  # and they are still there
+
+
+def test_rows_take_their_noise_from_the_keys_they_are_given(gpt2):
+    keys = row_keys(range(len(PREFIXES)), 1)
+    together = SAMPLE.rows(gpt2, PREFIXES, 20, NO_EOS, keys)
+    assert together == SAMPLE(gpt2, PREFIXES, 20, NO_EOS, noise=(1,))
+    order = [4, 0, 5, 2]
+    assert SAMPLE.rows(gpt2, [PREFIXES[i] for i in order], 20, NO_EOS, keys[order]) == [together[i] for i in order]
+
+
+def test_whoever_asks_hears_of_the_rows_that_leave(model, an_eos):
+    keys = row_keys(range(len(PREFIXES)), 0)
+    eos = an_eos(GREEDY(model, PREFIXES, 25, NO_EOS))
+    heard = []
+    outs = GREEDY.rows(model, PREFIXES, 25, eos, keys, left=lambda kept: heard.append(len(kept)))
+    ends = sorted({len(out) for out in outs if out[-1] == eos})
+    assert heard == [sum(out[-1] != eos or len(out) > end for out in outs) for end in ends]
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sample,top_k=5,temperature=3.0"])
+def test_where_the_captured_loop_can_run_it_does(model, monkeypatch, kind):
+    """It runs on GPUs; here it is told that it can, and does the same without capturing anything."""
+    sizes = []
+
+    class Watched(decoder.Loops):
+        def decode(self, model, prefixes, *args):
+            sizes.append(len(prefixes))
+            return super().decode(model, prefixes, *args)
+
+    chosen, copied = Decoder.parse(kind), copy.deepcopy(model).train()
+    expected = chosen(model, PREFIXES, 20, NO_EOS, noise=(3,))
+    monkeypatch.setattr(decoder, "supports_graph", lambda model: True)
+    monkeypatch.setattr(decoder, "Loops", Watched)
+    monkeypatch.setattr(decoder, "ROWS_AT_ONCE", {"cpu": 4})
+    assert chosen(copied, PREFIXES, 20, NO_EOS, noise=(3,)) == expected
+    assert sizes == [4, 2]
+    assert copied.training
 
 
 @pytest.mark.parametrize(

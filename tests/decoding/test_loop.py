@@ -22,35 +22,31 @@ def library_greedy(model, prefix, max_new_tokens, eos):
     return tuple(out[0, len(prefix) :].tolist())
 
 
-def an_eos(model, prefixes, cap):
+@pytest.fixture
+def ends(an_eos):
     """A token that ends some rows early, at different times, and others not at all."""
-    outs = [library_greedy(model, prefix, cap, NO_EOS) for prefix in prefixes]
-    for token in sorted({token for out in outs for token in out}):
-        ends = [out.index(token) if token in out else None for out in outs]
-        if None in ends and len(set(ends)) >= 3:
-            return token
-    raise AssertionError("no token ends rows at different times: choose other weights")
+    return lambda model, prefixes, cap: an_eos([library_greedy(model, prefix, cap, NO_EOS) for prefix in prefixes])
 
 
 @pytest.mark.parametrize("prefixes", [RAGGED, EVEN], ids=["ragged", "even"])
-def test_the_loop_equals_generate_token_for_token(model, prefixes):
-    eos = an_eos(model, prefixes, 30)
+def test_the_loop_equals_generate_token_for_token(model, prefixes, ends):
+    eos = ends(model, prefixes, 30)
     expected = [library_greedy(model, prefix, 30, eos) for prefix in prefixes]
     assert len({len(out) for out in expected}) >= 3  # rows do end at different times
     assert decode_loop(model, prefixes, 30, eos) == expected
 
 
 @pytest.mark.parametrize("share", [1, 2, 10**6], ids=["never", "half", "always"])
-def test_when_rows_leave_the_batch_does_not_matter(model, monkeypatch, share):
-    eos = an_eos(model, RAGGED, 30)
+def test_when_rows_leave_the_batch_does_not_matter(model, monkeypatch, share, ends):
+    eos = ends(model, RAGGED, 30)
     expected = decode_loop(model, RAGGED, 30, eos)
     assert DROP_SHARE == 8
     monkeypatch.setattr("mgs.decoding.loop.DROP_SHARE", share)
     assert decode_loop(model, RAGGED, 30, eos) == expected
 
 
-def test_many_copies_of_one_prefix_decode_alike(gpt2):
-    eos = an_eos(gpt2, RAGGED, 20)
+def test_many_copies_of_one_prefix_decode_alike(gpt2, ends):
+    eos = ends(gpt2, RAGGED, 20)
     outs = decode_loop(gpt2, [RAGGED[0]] * 20 + [RAGGED[2]], 20, eos)
     assert set(outs[:20]) == {library_greedy(gpt2, RAGGED[0], 20, eos)}
 
@@ -64,29 +60,64 @@ def test_the_cap_is_respected(gpt2):
 def test_the_loop_stops_when_all_rows_have_ended(gpt2):
     steps = []
 
-    def all_end_at_the_third(logits, rows, position):
+    def all_end_at_the_third(logits, keys, position):
         steps.append(position)
         scores = torch.zeros_like(logits)
         scores[:, 0 if position == 2 else 17] = 1
         return scores
 
-    assert decode_loop(gpt2, RAGGED, 50, 0, all_end_at_the_third) == [(17, 17, 0)] * 6
+    assert decode_loop(gpt2, RAGGED, 50, 0, process=all_end_at_the_third) == [(17, 17, 0)] * 6
     assert steps == [0, 1, 2]
 
 
-def test_processed_scores_see_the_rows_that_are_left(gpt2):
-    """Row r ends after r + 1 tokens; the numbers handed to the processor are those of the batch."""
-    seen = []
+def ends_in_turn(turns, seen):
+    """A process under which the row of key `turns[i]` ends at position i; notes the keys it is handed."""
 
-    def row_ends_at_its_number(logits, rows, position):
-        seen.append(rows.tolist())
+    def process(logits, keys, position):
+        seen.append(keys.tolist())
         scores = torch.zeros_like(logits)
         scores[:, 17] = 1
-        scores[rows == position, 0] = 2
+        scores[keys == turns[position], 0] = 2
         return scores
 
-    assert decode_loop(gpt2, RAGGED, 50, 0, row_ends_at_its_number) == [(17,) * row + (0,) for row in range(6)]
+    return process
+
+
+def test_without_keys_a_processor_is_handed_the_rows_numbers(gpt2):
+    seen = []
+    outs = decode_loop(gpt2, RAGGED, 50, 0, process=ends_in_turn(range(6), seen))
+    assert outs == [(17,) * row + (0,) for row in range(6)]
     assert seen == [list(range(first, 6)) for first in range(6)]
+
+
+def test_processed_scores_see_the_keys_of_the_rows_that_are_left(gpt2):
+    """Rows end in another order than theirs; the keys handed to the processor are those of the rows still going."""
+    turns, seen = [33, 31, 36, 32, 35, 34], []
+    outs = decode_loop(gpt2, RAGGED, 50, 0, torch.arange(31, 37), ends_in_turn(turns, seen))
+    assert outs == [(17,) * turns.index(key) + (0,) for key in range(31, 37)]
+    assert seen == [sorted(turns[position:]) for position in range(6)]
+
+
+@pytest.mark.parametrize(("share", "sizes"), [(8, [5, 4, 3, 2, 1]), (2, [3, 1]), (1, [])])
+def test_whoever_keeps_something_for_each_row_hears_which_stay(gpt2, monkeypatch, share, sizes):
+    """Numbers are those in the batch as it was; rows that have ended but not left are still in it."""
+    monkeypatch.setattr("mgs.decoding.loop.DROP_SHARE", share)
+    mine, heard, seen = torch.arange(31, 37), [], []
+
+    def left(kept):
+        nonlocal mine
+        mine = mine[kept]
+        heard.append(len(kept))
+
+    process = ends_in_turn([33, 31, 36, 32, 35, 34], seen)
+
+    def checked(logits, keys, position):
+        assert torch.equal(keys, mine)
+        return process(logits, keys, position)
+
+    decode_loop(gpt2, RAGGED, 50, 0, torch.arange(31, 37), checked, left)
+    assert heard == sizes
+    assert len(seen) == 6
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,13 @@ def test_the_noise_is_a_function_of_key_position_and_token():
     assert torch.equal(gumbel(keys, 5, 100)[:, :40], gumbel(keys, 5, 40))
 
 
+@pytest.mark.parametrize("position", [0, 1, 499, 2**40])
+def test_a_position_may_be_a_tensor(position):
+    """A captured step counts positions on the device, where the product with the constant wraps."""
+    keys = row_keys(range(4), 7, 3)
+    assert torch.equal(gumbel(keys, torch.tensor(position), 100), gumbel(keys, position, 100))
+
+
 def test_the_noise_of_a_row_does_not_depend_on_its_batch():
     keys = row_keys(range(6), 1)
     together = gumbel(keys, 2, 50)

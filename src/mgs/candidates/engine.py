@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import gc
-import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+import psutil
 import torch
 from torch import Tensor, nn
 
 from mgs.candidates.forms import Number, in_order, is_factored, stand_ins
-from mgs.candidates.gpu import OnGPU, Rows
+from mgs.candidates.gpu import OnGPU, Rows, precise
 from mgs.candidates.groups import Groups
 from mgs.candidates.perturbed import perturbed
 from mgs.candidates.probe import swappable
@@ -34,10 +35,11 @@ MEMORY_SHARE = 0.6  # of what is free; the rest is for what an estimate does not
 
 @dataclass
 class Candidates:
-    """Decodes and scores candidates. `group` is how many go together; None is as many as fit."""
+    """Decodes and scores candidates, `group` of them together and at most `most_rows` rows; None is what fits."""
 
     task: Task
     group: int | None = None
+    most_rows: int | None = None
     gpu: OnGPU = field(default_factory=OnGPU, repr=False)
     _why_not: WeakKeyDictionary[nn.Module, str | None] = field(default_factory=WeakKeyDictionary, repr=False)
 
@@ -50,15 +52,14 @@ class Candidates:
         with_base: bool = False,
         done: Callable[[int], object] = lambda num: None,
     ) -> tuple[list[float], float | None]:
-        """C(θ+Δ_k) for every candidate, and C(θ) if asked for. All are given the same noise; `done` hears of progress."""
+        """C(θ+Δ_k) for every candidate, and C(θ) if asked for. All get the same noise; `done` hears of progress."""
         numbers: list[Number] = [*range(len(proposal)), *([None] if with_base else [])]
         rows = self.decode(model, proposal, numbers, batch, noise, done)
         strings = self.task.cost.reads_text
-        means = self.task.cost.means(
-            [texts(self.task.tokenizer, rows[number], strings) for number in numbers],
-            self.task.references(batch),
-            **self.task.columns(batch),
-        )
+        hypotheses = [texts(self.task.tokenizer, rows[number], strings) for number in numbers]
+        scorer = getattr(self.task.cost.function, "model", None)
+        with precise(scorer) if isinstance(scorer, nn.Module) else nullcontext():
+            means = self.task.cost.means(hypotheses, self.task.references(batch), **self.task.columns(batch))
         return means[: len(proposal)], means[-1] if with_base else None
 
     def decode(
@@ -71,36 +72,41 @@ class Candidates:
         done: Callable[[int], object] = lambda num: None,
     ) -> dict[Number, Rows]:
         """What each candidate makes of every prefix."""
-        left, out = in_order(proposal, numbers), {}
+        out: dict[Number, Rows] = {}
+        left = in_order(proposal, numbers)
         together = self._batches(model)
         while left:
-            some = left[: self._group(model, proposal, batch, len(left))] if together else left[:1]
+            num, rows_each = self._plan(model, proposal, batch, len(left) if together else 1)
+            some = left[:num]
             try:
-                rows = (
-                    self._together(model, proposal, some, batch, noise)
-                    if together
-                    else self._alone(model, proposal, some[0], batch, noise)
-                )
+                decode = self._together if together else self._alone
+                rows = decode(model, proposal, some, batch, noise, rows_each)
             except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error) or len(some) == 1:
+                if not _is_out_of_memory(error) or num * rows_each == 1:
                     raise
-                self._halve(len(some))
+                rows = None
+            if rows is None:  # the error is gone, and with it the frames that held the memory
+                self._halve(num, rows_each)
                 continue
             out.update(zip(some, rows, strict=True))
-            left = left[len(some) :]
-            done(len(some))
+            left = left[num:]
+            done(num)
         return out
 
     def _together(
-        self, model: nn.Module, proposal: Proposal, numbers: Sequence[Number], batch: Batch, noise: Sequence[int]
+        self,
+        model: nn.Module,
+        proposal: Proposal,
+        numbers: Sequence[Number],
+        batch: Batch,
+        noise: Sequence[int],
+        at_once: int,
     ) -> list[Rows]:
-        """One batch: all prefixes for the first candidate, then all for the second, and so on."""
+        """One batch: `at_once` prefixes for the first candidate, the same for the second, and so on."""
         parameters = searched_parameters(model)
-        device = proposal.gradients[0].device
         decoder = self.task.decoder
         prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
-        factored = is_factored(proposal, len(batch), device)
-        at_once = max(1, ROWS_AT_ONCE.get(device.type, 1024) // (len(numbers) * decoder.beams))
+        factored = is_factored(proposal, len(batch))
         if decoder.beams == 1 and supports_graph(model):
             return self.gpu.decode(
                 model, parameters, proposal, numbers, factored, decoder, prefixes, keys_B, room, eos, at_once
@@ -118,12 +124,23 @@ class Candidates:
         return out
 
     def _alone(
-        self, model: nn.Module, proposal: Proposal, number: Number, batch: Batch, noise: Sequence[int]
+        self,
+        model: nn.Module,
+        proposal: Proposal,
+        numbers: Sequence[Number],
+        batch: Batch,
+        noise: Sequence[int],
+        at_once: int,
     ) -> list[Rows]:
         """One candidate by itself, for models whose parameters cannot be swapped."""
+        (number,) = numbers
         prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
+        out: Rows = []
         with perturbed(model, {} if number is None else proposal.sample(number)):
-            return [self.task.decoder.rows(model, prefixes, room, eos, keys_B)]
+            for start in range(0, len(batch), at_once):
+                some = slice(start, start + at_once)
+                out += self.task.decoder.rows(model, prefixes[some], room, eos, keys_B[some])
+        return [out]
 
     def _inputs(self, model: nn.Module, batch: Batch, noise: Sequence[int]) -> tuple[list, Tensor, int, int]:
         prefixes = list(batch.prefixes)
@@ -142,23 +159,26 @@ class Candidates:
                 )
         return self._why_not[model] is None
 
-    def _group(self, model: nn.Module, proposal: Proposal, batch: Batch, wanted: int) -> int:
-        """How many candidates go together."""
-        if self.group is not None:
-            return min(self.group, wanted)
-        device = proposal.gradients[0].device
-        factored = is_factored(proposal, len(batch), device)
-        own = 4 * (_thin(proposal) if factored else proposal.layout.size)
+    def _plan(self, model: nn.Module, proposal: Proposal, batch: Batch, wanted: int) -> tuple[int, int]:
+        """How many candidates go together, and how many prefixes of each at a time."""
+        device, beams = proposal.gradients[0].device, self.task.decoder.beams
+        own = 4 * (_thin(proposal) if is_factored(proposal, len(batch)) else proposal.layout.size)
         room = room_for(model, batch.prefixes, self.task.cap(batch)) + max(map(len, batch.prefixes))
-        rows = min(len(batch), ROWS_AT_ONCE.get(device.type, 1024)) * self.task.decoder.beams
-        each = own + rows * bytes_per_row(model, room)
-        return max(1, min(wanted, int(MEMORY_SHARE * free_memory(device) / each)))
+        each = own / len(batch) + beams * bytes_per_row(model, room)
+        most = min(ROWS_AT_ONCE.get(device.type, 1024) // beams, int(MEMORY_SHARE * free_memory(device) / each))
+        most = max(1, min(most, self.most_rows or most))
+        num = max(1, min(wanted, self.group or wanted, most // len(batch)))
+        return num, max(1, min(len(batch), most // num))
 
-    def _halve(self, size: int) -> None:
-        """After an out-of-memory: half as many from now on, said once."""
-        if self.group is None or self.group > size // 2:
-            warnings.warn(f"out of memory with {size} candidates at once: going on with {size // 2}", stacklevel=3)
-        self.group = max(1, size // 2)
+    def _halve(self, num: int, rows_each: int) -> None:
+        """After an out-of-memory: half as many rows from now on, said once."""
+        if self.most_rows is None:
+            warnings.warn(
+                f"out of memory with {num} candidates of {rows_each} rows each: going on with half as many rows at "
+                "once, and again half where that is still too many",
+                stacklevel=3,
+            )
+        self.most_rows = max(1, num * rows_each // 2)
         self.gpu.clear()
         gc.collect()
         if torch.cuda.is_available():
@@ -169,7 +189,7 @@ def bytes_per_row(model: nn.Module, positions: int) -> int:
     """What decoding one row keeps: keys and values of every position, and a few copies of the logits."""
     config = model.config.get_text_config()  # type: ignore[union-attr, operator]
     hidden = config.hidden_size
-    heads = config.num_attention_heads
+    heads = getattr(config, "num_attention_heads", None) or 1  # some models have none
     kv_share = (getattr(config, "num_key_value_heads", None) or heads) / heads
     layers = config.num_hidden_layers
     return int(4 * (2 * layers * hidden * kv_share * positions + 4 * config.vocab_size + 16 * hidden))
@@ -179,7 +199,7 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + cached
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return psutil.virtual_memory().available
 
 
 def _thin(proposal: Proposal) -> int:
@@ -190,4 +210,4 @@ def _thin(proposal: Proposal) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)

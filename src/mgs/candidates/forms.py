@@ -12,6 +12,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from mgs import kernels
 from mgs.candidates.groups import Groups
 from mgs.candidates.swap import PerCandidate
 from mgs.candidates.values import Factored, Stack, Values
@@ -32,12 +33,12 @@ def centre_of(proposal: Proposal, number: Number) -> Centre:
     return Centre(0.0) if number is None else proposal.assigned[number]
 
 
-def is_factored(proposal: Proposal, rows_each: int, device: torch.device) -> bool:
+def is_factored(proposal: Proposal, rows_each: int) -> bool:
     """Whether candidates share dense matrices instead of having their own."""
     if isinstance(proposal.noise, LowRankNoise) and proposal.form.noise > 0:
         return True
     lengths = len(set(proposal.assigned)) > len({centre.gradient for centre in proposal.assigned})
-    return proposal.form.noise == 0 and lengths and rows_each <= FEW_ROWS and device.type == "cuda"
+    return proposal.form.noise == 0 and lengths and rows_each <= FEW_ROWS and proposal.gradients[0].is_cuda
 
 
 def stand_ins(
@@ -91,7 +92,10 @@ def _factors(proposal: Proposal, numbers: Sequence[Number], name: str) -> tuple[
     if not isinstance(proposal.noise, LowRankNoise) or proposal.form.noise == 0:
         return None, None
     a, b = proposal.noise.factors([number or 0 for number in numbers], name)
-    return a, b * _scales(proposal, numbers, name, a.device)[:, None, None]
+    b = b * _scales(proposal, numbers, name, a.device)[:, None, None]
+    if kernels.usable(a.device):  # noise to eight bits, in half the memory
+        return a.to(torch.bfloat16).contiguous(), b.to(torch.bfloat16)
+    return a, b
 
 
 def _vectors(

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from mgs import kernels
 from mgs.candidates.forms import Number, stand_ins
 from mgs.candidates.fused import fused
 from mgs.candidates.groups import Groups
+from mgs.candidates.siblings import join, siblings
 from mgs.candidates.swap import PerCandidate, swapped, watched
-from mgs.candidates.values import Planes, Stack, Values
+from mgs.candidates.values import Factored, Planes, Stack, Values
 from mgs.decoding import Decoder
 from mgs.decoding.graph import Loops
 from mgs.search import Proposal
 from mgs.search.directions import Layout
 
-ROWS_STEP = 4  # rows of a candidate are rounded up to this, so that captured loops fit more batches
+ROWS_STEP = 2  # rows of a candidate are rounded up to this, so that captured loops fit more batches
 Rows = list[tuple[int, ...]]
 
 
 class DenseBuffers:
     """Dense candidates' weights: high halves of θ, a low half of each candidate, vectors in full."""
 
-    def __init__(self, parameters: Mapping[str, Tensor], layout: Layout, num: int):
+    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor], layout: Layout, num: int):
         device = next(iter(parameters.values())).device
         self.layout, self.num = layout, num
         self.vector_layout = Layout(
@@ -33,10 +36,18 @@ class DenseBuffers:
         self.high = torch.empty(layout.size, dtype=torch.bfloat16, device=device)
         self.low_K = torch.empty(num, layout.size, dtype=torch.bfloat16, device=device)
         self.vectors_K = torch.empty(num, self.vector_layout.size, device=device)
+        spans = [(layout.starts[name], shape.numel()) for name, shape in self.vector_layout.shapes.items()]
+        self.vector_places = torch.cat([torch.arange(start, start + size) for start, size in spans]).to(device)
         self.groups = Groups(num)
-        self.stand_ins = {
-            name: PerCandidate(parameters[name], self._values(name), self.groups) for name in layout.shapes
+        matrices = {
+            name: Planes(layout.view(self.high, name), layout.view(self.low_K, name))
+            for name in layout.shapes
+            if name not in self.vector_layout.shapes
         }
+        join(siblings(model), matrices, layout, self.high, self.low_K)
+        vectors = {name: Stack(stack) for name, stack in self.vector_layout.views(self.vectors_K).items()}
+        values: dict[str, Values] = {**matrices, **vectors}
+        self.stand_ins = {name: PerCandidate(parameters[name], values[name], self.groups) for name in layout.shapes}
 
     def fits(self, layout: Layout, num: int) -> bool:
         return self.num == num and self.layout.shapes == layout.shapes
@@ -44,7 +55,7 @@ class DenseBuffers:
     def fill(self, parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Sequence[Number]) -> None:
         theta = self.layout.flat(parameters)
         self.high.copy_(theta)
-        vectors = self.vector_layout.flat(parameters)
+        vectors = theta[self.vector_places]
         rest = theta.sub_(self.high)
         for number, low, own in zip(numbers, self.low_K, self.vectors_K, strict=True):
             if number is None:
@@ -52,13 +63,8 @@ class DenseBuffers:
                 own.copy_(vectors)
             else:
                 delta = proposal.flat(number)
-                torch.add(vectors, self.vector_layout.flat(self.layout.views(delta)), out=own)
+                torch.add(vectors, delta[self.vector_places], out=own)
                 low.copy_(delta.add_(rest))
-
-    def _values(self, name: str) -> Values:
-        if name in self.vector_layout.shapes:
-            return Stack(self.vector_layout.view(self.vectors_K, name))
-        return Planes(self.layout.view(self.high, name), self.layout.view(self.low_K, name))
 
 
 class OnGPU:
@@ -90,7 +96,7 @@ class OnGPU:
         else:
             if self.buffers is None or not self.buffers.fits(proposal.layout, len(numbers)):
                 self.clear()
-                self.buffers = DenseBuffers(parameters, proposal.layout, len(numbers))
+                self.buffers = DenseBuffers(model, parameters, proposal.layout, len(numbers))
             self.buffers.fill(parameters, proposal, numbers)
             groups, ins = self.buffers.groups, self.buffers.stand_ins
         out: list[Rows] = [[] for _ in numbers]
@@ -125,3 +131,19 @@ class OnGPU:
         """Captured loops first: they read the buffers."""
         self.loops.clear()
         self.buffers = None
+
+
+@contextmanager
+def precise(model: nn.Module) -> Iterator[None]:
+    """A model that is only read, with its products on the tensor cores at nearly fp32 accuracy."""
+    if not kernels.usable(next(model.parameters()).device):
+        yield
+        return
+    groups = Groups(1)
+    ins = {
+        name: PerCandidate(p, Factored([p.detach()], [None], [0, 1], torch.zeros(1)), groups)
+        for name, p in model.named_parameters()
+        if p.ndim == 2 and p.dtype == torch.float32
+    }
+    with swapped(model, ins), watched(model, groups):
+        yield

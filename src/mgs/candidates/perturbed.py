@@ -7,16 +7,20 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from mgs.candidates.swap import swapped
-
 
 @contextmanager
 def perturbed(model: nn.Module, direction: Mapping[str, Tensor]) -> Iterator[nn.Module]:
     """The model with Δ added to the named parameters: one candidate by itself, the reference for many at once.
 
-    θ is put aside and put back, so it is bit-identical after the block. (Adding Δ and taking it away would not be.)
+    The parameters are pointed at new memory and pointed back, so θ is bit-identical after the block. (Adding Δ and taking
+    it away would not be.) They stay the same objects: a model may keep them in places where no swap would find them.
     """
     parameters = dict(model.named_parameters())
-    moved = {name: (parameters[name].detach() + delta.to(parameters[name].dtype)) for name, delta in direction.items()}
-    with swapped(model, moved):
+    originals = {name: parameters[name].data for name in direction}
+    try:
+        for name, delta in direction.items():
+            parameters[name].data = originals[name] + delta.to(originals[name].dtype)
         yield model
+    finally:
+        for name, original in originals.items():
+            parameters[name].data = original

@@ -111,9 +111,9 @@ def layer_norm(
 ) -> Tensor:
     if weight is not None and kernels.usable(input.device):
         return normalised(input, weight, bias, eps, centred=True)
-    y = F.layer_norm(input, normalized_shape, eps=eps)
+    y = F.layer_norm(input.float(), normalized_shape, eps=eps)
     y = y if weight is None else y * _spread(weight, y)
-    return y if bias is None else y + _spread(bias, y)
+    return (y if bias is None else y + _spread(bias, y)).to(input.dtype)
 
 
 def normalised(input: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool) -> Tensor:
@@ -126,11 +126,12 @@ def normalised(input: Tensor, weight: Tensor, bias: Tensor | None, eps: float, c
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    return F.rms_norm(input, normalized_shape, eps=eps) * _spread(weight, input)
+    y = F.rms_norm(input, normalized_shape, eps=eps)
+    return y if weight is None else (y * _spread(weight, y)).to(input.dtype)
 
 
 def mul(a: Tensor, b: Tensor) -> Tensor:
-    return _spread(a, b) * _spread(b, a)
+    return (_spread(a, b) * _spread(b, a)).to(torch.promote_types(a.dtype, b.dtype))
 
 
 HANDLERS: dict[Any, Callable[..., Tensor]] = {
@@ -154,7 +155,9 @@ def one_by_one(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     def part(k: int) -> Callable[[Any], Any]:
         def pick(value: Any) -> Any:
             if isinstance(value, PerCandidate):
-                return value.own.one(k)
+                return value.own.one(k).to(value.dtype)
+            if isinstance(value, nn.Parameter):  # one that is not searched: no rows, whatever its shape
+                return value
             if isinstance(value, Tensor) and value.ndim and value.shape[0] % groups.rows == 0:
                 return value.split(groups.sizes(value.shape[0]))[k]
             return value
@@ -163,8 +166,8 @@ def one_by_one(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
     if not any(isinstance(v, Tensor) and not isinstance(v, PerCandidate) for v in _leaves((args, kwargs))):
         raise NotByRows(f"{getattr(func, '__name__', func)} of a parameter alone, apart from any rows")
-    results = [func(*tree_map(part(k), args), **tree_map(part(k), kwargs)) for k in range(groups.num)]
-    return torch.cat(results)
+    here = [k for k, rows in enumerate(groups.sizes(groups.rows)) if rows]  # others' rows have all left
+    return torch.cat([func(*tree_map(part(k), args), **tree_map(part(k), kwargs)) for k in here])
 
 
 def _leaves(tree: Any) -> list[Any]:
@@ -178,7 +181,7 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool
         y = weight.own.times(rows.float(), groups, transposed, _stacked(bias, groups.num))
         return y.to(rows.dtype)
     y = rows @ (weight.T if transposed else weight)
-    return y if bias is None else y + _spread(bias, y)
+    return y if bias is None else (y + _spread(bias, y)).to(y.dtype)
 
 
 def _stacked(vector: Tensor | None, num: int) -> Tensor | None:
@@ -189,13 +192,13 @@ def _stacked(vector: Tensor | None, num: int) -> Tensor | None:
 
 
 def _tensors(value: PerCandidate) -> Tensor:
-    if not isinstance(value.own, Stack):
-        raise NotByRows("a matrix used elementwise")
-    return value.own.tensors_K
+    if isinstance(value.own, Stack):
+        return value.own.tensors_K
+    return torch.stack([value.own.one(k) for k in range(value.groups.num)])  # a matrix used elementwise
 
 
 def _spread(value: Tensor, like: Tensor) -> Tensor:
-    """A parameter's values as one a row of `like`; anything else as it is."""
+    """A parameter's values as one a row of `like`, in fp32; anything else as it is."""
     if not isinstance(value, PerCandidate):
         return value
-    return value.groups.spread(_tensors(value), like).to(like.dtype)
+    return value.groups.spread(_tensors(value), like)

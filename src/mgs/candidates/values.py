@@ -114,7 +114,7 @@ class Factored:
             )
             if into is not None and out_of is not None:
                 for k, (start, end) in enumerate(pairwise(edges)):
-                    y[start:end].addmm_(rows_NI[start:end] @ into[k].T, out_of[k])
+                    y[start:end].addmm_(rows_NI[start:end] @ into[k].float().T, out_of[k].float())
             if bias_KO is not None:
                 y += groups.spread(bias_KO, y)
         for slope, (i, j) in zip(slopes, pairwise(self.cuts), strict=True):
@@ -140,7 +140,7 @@ class Factored:
             return rows
         k = index.view(-1, *[1] * (ids.ndim - 1))
         for r in range(self.a_KRn.shape[1]):
-            rows = rows + self.a_KRn[k, r, ids].unsqueeze(-1) * self.b_KRm[:, r][k]
+            rows = rows + self.a_KRn[k, r, ids].unsqueeze(-1).float() * self.b_KRm[:, r][k].float()
         return rows
 
     def one(self, k: int) -> Tensor:
@@ -149,5 +149,5 @@ class Factored:
         if slope is not None:
             tensor = tensor + self.lengths_K[k] * slope
         if self.a_KRn is not None and self.b_KRm is not None:
-            tensor = tensor + self.a_KRn[k].T @ self.b_KRm[k]
+            tensor = tensor + self.a_KRn[k].float().T @ self.b_KRm[k].float()
         return tensor

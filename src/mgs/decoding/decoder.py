@@ -32,6 +32,8 @@ LIBRARY_TOP_K = 50  # what `generate` samples from when its configuration says n
 NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
     "length_penalty": 1.0,
     "early_stopping": False,
     "min_new_tokens": 0,
@@ -183,9 +185,14 @@ class Decoder:
         config = self.plain_config(max_new_tokens, eos)
         if translates:
             config.decoder_start_token_id = model.config.decoder_start_token_id  # type: ignore[union-attr]
-        out = model.generate(  # type: ignore[operator]
-            input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=config
-        )
+        own = model.generation_config  # may force ⟨eos⟩ at the cap: rows would look as if they had ended
+        forced, own.forced_eos_token_id = own.forced_eos_token_id, None  # type: ignore[union-attr]
+        try:
+            out = model.generate(  # type: ignore[operator]
+                input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=config
+            )
+        finally:
+            own.forced_eos_token_id = forced  # type: ignore[union-attr]
         return [ended_at(row, eos) for row in out[:, start:].tolist()]
 
     def plain_config(self, max_new_tokens: int, eos: int) -> GenerationConfig:

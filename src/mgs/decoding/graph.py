@@ -8,7 +8,7 @@ Capturing takes about as long as a step, so loops are kept and used again for ba
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,18 +35,21 @@ class FixedLayer(DynamicLayer):
     def __init__(self, state: State) -> None:
         super().__init__()
         self.state = state
+        self.buffers: tuple[Tensor, ...] = ()
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             rows, heads, _, dim = key_states.shape
             self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
-            self.keys = key_states.new_empty(rows, heads, self.state.room, dim)
-            self.values = value_states.new_empty(rows, heads, self.state.room, value_states.shape[-1])
+            self.buffers = (
+                key_states.new_empty(rows, heads, self.state.room, dim),
+                value_states.new_empty(rows, heads, self.state.room, value_states.shape[-1]),
+            )
         if self.state.stepping:  # the attention writes it
             self.state.layer = self
         else:
-            self.keys[:, :, : key_states.shape[2]] = key_states
-            self.values[:, :, : value_states.shape[2]] = value_states
+            for buffer, new in zip(self.buffers, (key_states, value_states), strict=True):
+                buffer[:, :, : new.shape[2]] = new
         return key_states, value_states
 
     def get_seq_length(self) -> int:
@@ -80,12 +83,18 @@ def cached_attention(
     """Attention of one new token, in the form the library calls it; puts the token into the cache as well."""
     if _STATE is None or _STATE.layer is None or any(options.get(x) is not None for x in ("softcap", "s_aux")):
         raise NotImplementedError("this attention is for one new token of a plain transformer")
-    layer, scaling = _STATE.layer, options.get("scaling") or query.shape[-1] ** -0.5
-    if kernels.usable(query.device):
-        from mgs.kernels.attention import attend
-    else:
-        attend = _attend
-    return attend(query, key, value, layer.keys, layer.values, _STATE.starts, _STATE.length, scaling), None
+    scaling = options.get("scaling") or query.shape[-1] ** -0.5
+    return _attention(query.device)(
+        query, key, value, *_STATE.layer.buffers, _STATE.starts, _STATE.length, scaling
+    ), None
+
+
+def _attention(device: torch.device) -> Callable[..., Tensor]:
+    if not kernels.usable(device):
+        return _attend
+    from mgs.kernels.attention import attend
+
+    return attend
 
 
 def _attend(

@@ -52,11 +52,12 @@ def _attend(
 
 def attend(
     query: Tensor, new_keys: Tensor, new_values: Tensor, keys: Tensor, values: Tensor,
-    starts: Tensor, length: Tensor, scaling: float, block: int = 64, warps: int = 4,
+    starts: Tensor, length: Tensor, scaling: float,
 ) -> Tensor:  # fmt: skip
     """`query` (rows, heads, 1, dim); caches (rows, kv heads, room, dim). Writes the new token at `length`."""
     rows, heads, _, dim = query.shape
     out = torch.empty((rows, 1, heads, dim), device=query.device, dtype=query.dtype)
+    block, warps = (64, 2) if rows * heads < 4096 else (32, 1)  # few programs: more threads for each
     _attend[(heads, rows)](
         query, new_keys, new_values, keys, values, out, starts, length, scaling * LOG2_E,
         query.stride(0), query.stride(1), new_keys.stride(0), new_keys.stride(1),

@@ -53,7 +53,7 @@ class Noise:
     def scaled(self, k: int, scale: dict[str, float]) -> Tensor:
         """ε_k, each parameter's part times its scale."""
         noise = self.flat(k)
-        torch._foreach_mul_(list(self.layout.views(noise).values()), [scale[name] for name in self.layout.shapes])
+        torch._foreach_mul_(list(noise.split(self.layout.sizes)), [scale[name] for name in self.layout.shapes])
         return noise
 
 
