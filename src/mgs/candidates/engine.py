@@ -78,13 +78,13 @@ class Candidates:
         while left:
             num, rows_each = self._plan(model, proposal, batch, len(left) if together else 1)
             some = left[:num]
+            rows: list[Rows] | None = None
             try:
                 decode = self._together if together else self._alone
                 rows = decode(model, proposal, some, batch, noise, rows_each)
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error) or num * rows_each == 1:
                     raise
-                rows = None
             if rows is None:  # the error is gone, and with it the frames that held the memory
                 self._halve(num, rows_each)
                 continue
@@ -210,4 +210,5 @@ def _thin(proposal: Proposal) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+    said = ("can't allocate memory", "not enough memory")  # by the CPU's allocator: on Linux and macOS, on Windows
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)

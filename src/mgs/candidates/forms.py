@@ -101,10 +101,9 @@ def _factors(proposal: Proposal, numbers: Sequence[Number], name: str) -> tuple[
 def _vectors(
     theta: Tensor, proposal: Proposal, numbers: Sequence[Number], centres: Sequence[Centre], name: str
 ) -> Tensor:
-    stack = theta.detach().float().expand(len(numbers), *theta.shape).clone()
-    for row, centre in zip(stack, centres, strict=True):
-        if centre.gradient is not None:
-            row.add_(proposal.layout.view(proposal.gradients[centre.gradient], name), alpha=centre.length)
+    along_KJ = proposal.coordinates(centres).to(device=theta.device, dtype=torch.float32)
+    gradients = torch.stack([proposal.layout.view(gradient, name).flatten() for gradient in proposal.gradients])
+    stack = torch.addmm(theta.detach().float().flatten(), along_KJ, gradients).view(len(numbers), *theta.shape)
     if isinstance(proposal.noise, LowRankNoise) and proposal.form.noise > 0:
         noise = proposal.noise.others([number or 0 for number in numbers], name)
         stack.addcmul_(noise, _scales(proposal, numbers, name, stack.device).view(-1, *[1] * theta.ndim))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -34,17 +35,18 @@ class DenseBuffers:
             {name: parameters[name] for name, shape in layout.shapes.items() if len(shape) != 2}
         )
         self.high = torch.empty(layout.size, dtype=torch.bfloat16, device=device)
-        self.low_K = torch.empty(num, layout.size, dtype=torch.bfloat16, device=device)
+        self.low_K = torch.empty(num, layout.size, dtype=torch.float16, device=device)
+        self.unscale = torch.ones((), device=device)
         self.vectors_K = torch.empty(num, self.vector_layout.size, device=device)
         spans = [(layout.starts[name], shape.numel()) for name, shape in self.vector_layout.shapes.items()]
         self.vector_places = torch.cat([torch.arange(start, start + size) for start, size in spans]).to(device)
         self.groups = Groups(num)
         matrices = {
-            name: Planes(layout.view(self.high, name), layout.view(self.low_K, name))
+            name: Planes(layout.view(self.high, name), layout.view(self.low_K, name), self.unscale)
             for name in layout.shapes
             if name not in self.vector_layout.shapes
         }
-        join(siblings(model), matrices, layout, self.high, self.low_K)
+        join(siblings(model), matrices, layout, Planes(self.high, self.low_K, self.unscale))
         vectors = {name: Stack(stack) for name, stack in self.vector_layout.views(self.vectors_K).items()}
         values: dict[str, Values] = {**matrices, **vectors}
         self.stand_ins = {name: PerCandidate(parameters[name], values[name], self.groups) for name in layout.shapes}
@@ -57,14 +59,24 @@ class DenseBuffers:
         self.high.copy_(theta)
         vectors = theta[self.vector_places]
         rest = theta.sub_(self.high)
+        scale = low_scale(float(rest.abs().max()), proposal)
+        self.unscale.fill_(1 / scale)
         for number, low, own in zip(numbers, self.low_K, self.vectors_K, strict=True):
             if number is None:
-                low.copy_(rest)
+                low.copy_(rest * scale)
                 own.copy_(vectors)
             else:
                 delta = proposal.flat(number)
                 torch.add(vectors, delta[self.vector_places], out=own)
-                low.copy_(delta.add_(rest))
+                low.copy_(delta.add_(rest).mul_(scale))
+
+
+def low_scale(largest_rest: float, proposal: Proposal) -> float:
+    """A power of two that brings every low half well into what fp16 holds (6·10⁴), and small ones out of its dust."""
+    lengths = max((abs(centre.length) for centre in proposal.assigned), default=0.0)
+    largest = float(torch.stack([gradient.abs().max() for gradient in proposal.gradients]).max())
+    bound = largest_rest + lengths * largest + 8 * max(proposal.sigma.values())  # no draw of 10⁹ lies beyond 8 σ
+    return 2.0 ** min(12, math.floor(math.log2(30_000 / bound))) if bound > 0 else 1.0
 
 
 class OnGPU:

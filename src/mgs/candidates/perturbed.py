@@ -12,8 +12,8 @@ from torch import Tensor, nn
 def perturbed(model: nn.Module, direction: Mapping[str, Tensor]) -> Iterator[nn.Module]:
     """The model with Δ added to the named parameters: one candidate by itself, the reference for many at once.
 
-    The parameters are pointed at new memory and pointed back, so θ is bit-identical after the block. (Adding Δ and taking
-    it away would not be.) They stay the same objects: a model may keep them in places where no swap would find them.
+    The parameters are pointed at new memory and pointed back, so θ is bit-identical after the block. (Adding Δ and
+    taking it away would not be.) They stay the same objects: a model may keep them where no swap would find them.
     """
     parameters = dict(model.named_parameters())
     originals = {name: parameters[name].data for name in direction}

@@ -81,8 +81,9 @@ def _find(model: nn.Module) -> list[list[str]]:
     return [family for family in families if len(family) > 1]
 
 
-def join(families: list[list[str]], values: dict[str, Planes], layout: Layout, high: Tensor, low_K: Tensor) -> None:
-    """Makes members of those `values` whose families lie in a row in the flat buffers."""
+def join(families: list[list[str]], values: dict[str, Planes], layout: Layout, buffers: Planes) -> None:
+    """Makes members of those `values` whose families lie in a row in the flat `buffers`."""
+    high, low_K, unscale = buffers.high, buffers.low_K, buffers.unscale
     for names in families:
         if not all(name in values for name in names):
             continue
@@ -93,11 +94,13 @@ def join(families: list[list[str]], values: dict[str, Planes], layout: Layout, h
             continue
         shape, total = (-1, widths.pop()), sum(sizes)
         whole = Planes(
-            high.narrow(0, starts[0], total).view(shape), low_K.narrow(1, starts[0], total).unflatten(1, shape)
+            high.narrow(0, starts[0], total).view(shape),
+            low_K.narrow(1, starts[0], total).unflatten(1, shape),
+            unscale,
         )
         family = Family(whole, [layout.shapes[name][0] for name in names])
         for place, name in enumerate(names):
-            values[name] = Member(values[name].high, values[name].low_K, family, place)
+            values[name] = Member(values[name].high, values[name].low_K, unscale, family, place)
 
 
 def _same_memory(a: Tensor, b: Tensor) -> bool:

@@ -126,8 +126,8 @@ def normalised(input: Tensor, weight: Tensor, bias: Tensor | None, eps: float, c
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    y = F.rms_norm(input, normalized_shape, eps=eps)
-    return y if weight is None else (y * _spread(weight, y)).to(input.dtype)
+    y = F.rms_norm(input.float(), normalized_shape, eps=eps)
+    return (y if weight is None else y * _spread(weight, y)).to(input.dtype)
 
 
 def mul(a: Tensor, b: Tensor) -> Tensor:

@@ -63,23 +63,24 @@ class Stack:
 
 @dataclass
 class Planes:
-    """high + low_k: all candidates of a matrix in bf16 halves, the high ones shared (see `mgs.kernels.linear`)."""
+    """high + low_k · unscale: all candidates of a matrix in halves, the high ones shared (see `mgs.kernels.linear`)."""
 
     high: Tensor
     low_K: Tensor
+    unscale: Tensor
 
     def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
         from mgs.kernels.linear import few_rows
 
         high, low = (self.high.T, self.low_K.mT) if transposed else (self.high, self.low_K)
-        return few_rows(rows_NI.contiguous(), high, low, bias_KO)
+        return few_rows(rows_NI.contiguous(), high, low, self.unscale, bias_KO)
 
     def lookup(self, ids: Tensor, groups: Groups) -> Tensor:
         k = groups.index(len(ids), ids.device).view(-1, *[1] * (ids.ndim - 1))
-        return self.high[ids].float() + self.low_K[k, ids].float()
+        return self.high[ids].float() + self.low_K[k, ids].float() * self.unscale
 
     def one(self, k: int) -> Tensor:
-        return self.high.float() + self.low_K[k].float()
+        return self.high.float() + self.low_K[k].float() * self.unscale
 
 
 @dataclass

@@ -139,6 +139,7 @@ class FixedLoop:
                 self._steps(model, max_new_tokens - 1)
             finally:
                 config._attn_implementation, self.state.stepping = before, False
+                self.state.layer = None  # a cycle would keep the cache until the next garbage collection
         return [ended_at(row, self.eos) for row in self.state.out[:, :max_new_tokens].tolist()]
 
     @contextmanager

@@ -1,12 +1,13 @@
 """Products of a few rows with each of many weight sets, and of many rows with one, at nearly fp32 accuracy.
 
 Decoding multiplies a handful of rows with each candidate's weights, so time goes into reading weights. A weight is kept
-as two halves in bf16, w = high + low (16 bits of significand); rows are split alike, and
+in two halves of two bytes, w = high + low; rows are split alike, and
 
-    x w ≈ x_high w_high + x_low w_high + x_high w_low
+    x w ≈ x_high w_high + x_low w_high + x w_low
 
-runs on the tensor cores with an error of 5·10⁻⁶, against 8·10⁻⁴ for TF32. Candidates differ from θ by far less than a
-bf16 step, so they all share the high halves: a candidate is its low half, two bytes a weight.
+runs on the tensor cores with an error of some 10⁻⁶, against 8·10⁻⁴ for TF32. High halves are bf16. Candidates differ
+from θ by about as little as bf16 drops, so they all share them: a candidate is its low half alone, which is fp16 (three
+bits more than bf16) and scaled, because it is small and holds all of Δ.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+ROW_SCALE: tl.constexpr = tl.constexpr(2.0**-4)  # rows up to 10⁶ fit fp16
 PROCESSORS = 132  # of a large GPU; only tile sizes depend on it
 
 
@@ -27,7 +29,7 @@ def _split(x):
 
 @triton.jit
 def _few_rows(
-    x_ptr, high_ptr, low_ptr, bias_ptr, y_ptr, parts_ptr, counts_ptr,
+    x_ptr, high_ptr, low_ptr, unscale_ptr, bias_ptr, y_ptr, parts_ptr, counts_ptr,
     rows_each, num_out, num_in, w_in, w_out, low_group, bias_group,
     HAS_BIAS: tl.constexpr, PARTS: tl.constexpr, WHOLE: tl.constexpr, OUT_LAST: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -56,7 +58,7 @@ def _few_rows(
         for start in range(begin, tl.minimum(begin + length, num_in), BLOCK_D):
             if WHOLE:  # no tile sticks out
                 w_high, w_low = tl.load(high), tl.load(low)
-                x_high, x_low = _split(tl.load(x, mask=here, other=0.0))
+                row = tl.load(x, mask=here, other=0.0)
             else:
                 inside = start + tl.arange(0, BLOCK_D) < num_in
                 if OUT_LAST:
@@ -64,16 +66,17 @@ def _few_rows(
                 else:
                     there = (n < num_out)[:, None] & inside[None, :]
                 w_high, w_low = tl.load(high, mask=there, other=0.0), tl.load(low, mask=there, other=0.0)
-                x_high, x_low = _split(tl.load(x, mask=here & inside[:, None], other=0.0))
+                row = tl.load(x, mask=here & inside[:, None], other=0.0)
+            x_high, x_low = _split(row)
             if OUT_LAST:
                 w_high, w_low = tl.trans(w_high), tl.trans(w_low)
             main = tl.dot(w_high, x_high, main)
             rest = tl.dot(w_high, x_low, rest)
-            small = tl.dot(w_low, x_high, small)
+            small = tl.dot(w_low, (row * ROW_SCALE).to(tl.float16), small)
             x += BLOCK_D
             high += BLOCK_D * w_in
             low += BLOCK_D * w_in
-        total = main + (rest + small)
+        total = main + (rest + small * (tl.load(unscale_ptr) / ROW_SCALE))
         last = True
         if PARTS > 1:
             mine = (group * tl.num_programs(1) + tile) * PARTS * BLOCK_M * BLOCK_N
@@ -94,8 +97,9 @@ def _few_rows(
             tl.store(y, total, mask=here & (n < num_out)[:, None])
 
 
-def few_rows(rows_NI: Tensor, high: Tensor, low_K: Tensor, bias_KO: Tensor | None) -> Tensor:
-    """Rows (K·M, I) times `high` + `low_K`, of shapes (I, O) and (K, I, O) with any strides."""
+def few_rows(rows_NI: Tensor, high: Tensor, low_K: Tensor, unscale: Tensor, bias_KO: Tensor | None) -> Tensor:
+    """Rows (K·M, I) times `high` + `low_K`, of shapes (I, O) and (K, I, O) with any strides. `low_K` has been
+    multiplied by one over `unscale`, a tensor of one number."""
     groups, (num_in, num_out) = len(low_K), high.shape
     rows_each = len(rows_NI) // groups
     y = torch.empty((len(rows_NI), num_out), device=rows_NI.device, dtype=torch.float32)
@@ -108,7 +112,7 @@ def few_rows(rows_NI: Tensor, high: Tensor, low_K: Tensor, bias_KO: Tensor | Non
         counts = _counts(y.device)
     bias = y if bias_KO is None else bias_KO
     _few_rows[groups, tiles, parts](
-        rows_NI, high, low_K, bias, y, workspace, counts,
+        rows_NI, high, low_K, unscale, bias, y, workspace, counts,
         rows_each, num_out, num_in, high.stride(0), high.stride(1), low_K.stride(0), bias.stride(0),
         HAS_BIAS=bias_KO is not None, PARTS=parts, OUT_LAST=high.stride(1) == 1,
         WHOLE=num_out % block_n == 0 and num_in % (block_d * parts) == 0,

@@ -134,7 +134,7 @@ class Proposal:
         """Σ w_k Δ_k, drawn again from the seeds; no more than one candidate's worth of noise is in memory."""
         noisy = [0.0 if self.silent(k) else weight for k, weight in enumerate(weights)]
         total = self.noise.weighted_sum(noisy, self.sigma)
-        along = torch.tensor(weights, dtype=torch.float64) @ self._coordinates(self.assigned)
+        along = torch.tensor(weights, dtype=torch.float64) @ self.coordinates(self.assigned)
         for weight, gradient in zip(along.tolist(), self.gradients, strict=True):
             if weight:
                 total.add_(gradient, alpha=weight)
@@ -177,7 +177,7 @@ class Proposal:
         if whitened not in self._known:
             self._known[whitened] = self._inner_products(whitened)
         gram_JJ, inner_KJ, squares_K = self._known[whitened]
-        away_KCJ = self._coordinates(self.assigned)[:, None] - self._coordinates(centres)[None]
+        away_KCJ = self.coordinates(self.assigned)[:, None] - self.coordinates(centres)[None]
         distances = torch.einsum("kci,ij,kcj->kc", away_KCJ, gram_JJ, away_KCJ)
         distances += 2 * torch.einsum("kcj,kj->kc", away_KCJ, inner_KJ) + squares_K[:, None]
         return distances.clamp(min=0)
@@ -196,7 +196,7 @@ class Proposal:
             inner_KJ[noisy], squares_K[noisy] = self.noise.products(noisy, gradients, scale)
         return gram_JJ, inner_KJ, squares_K
 
-    def _coordinates(self, centres: Sequence[Centre]) -> Tensor:
+    def coordinates(self, centres: Sequence[Centre]) -> Tensor:
         """Centres in terms of the gradients: a row has its length in the column of its gradient."""
         rows = torch.zeros(len(centres), len(self.gradients), dtype=torch.float64)
         for row, centre in zip(rows, centres, strict=True):
