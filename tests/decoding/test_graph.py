@@ -269,10 +269,7 @@ def test_the_loop_does_not_agree_with_models_it_cannot_do(make):
     assert graph._STATE is None
 
 
-ENDS = pytest.mark.xfail(strict=True, reason="`agrees` takes 0 for ⟨eos⟩ and stops after the prefix")
-
-
-@pytest.mark.parametrize("token", [pytest.param(0, marks=ENDS), 1, 17])
+@pytest.mark.parametrize("token", [0, 1, 17])
 def test_a_model_is_put_to_the_test_whatever_token_it_likes_best(token):
     """Also one that it would end with: a first token comes from the prefix alone and says nothing about the cache."""
     with torch.random.fork_rng():

@@ -270,7 +270,7 @@ def agrees(model: nn.Module) -> bool:
 
     def watch(logits: Tensor, keys_B: Tensor, position: Any) -> Tensor:
         seen.append(logits.float())
-        return logits
+        return logits.index_fill(1, torch.zeros(1, dtype=torch.long, device=device), -torch.inf)  # never ends
 
     training = model.training
     model.eval()
@@ -284,7 +284,7 @@ def agrees(model: nn.Module) -> bool:
             found = torch.stack([step[row] for step in seen[: len(new)]])
             if not torch.allclose(found, logits, rtol=1e-2, atol=1e-2 * float(logits.std())):
                 return False
-    except (NotImplementedError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+    except Exception:  # whatever a model or a compiler of kernels objects to: the other loops remain
         return False
     finally:
         model.train(training)

@@ -56,6 +56,8 @@ def attend(
 ) -> Tensor:  # fmt: skip
     """`query` (rows, heads, 1, dim); caches (rows, kv heads, room, dim). Writes the new token at `length`."""
     rows, heads, _, dim = query.shape
+    if keys.stride() != values.stride():
+        raise NotImplementedError("keys and values of different sizes")
     out = torch.empty((rows, 1, heads, dim), device=query.device, dtype=query.dtype)
     block, warps = (64, 2) if rows * heads < 4096 else (32, 1)  # few programs: more threads for each
     _attend[(heads, rows)](
