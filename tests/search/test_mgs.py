@@ -199,12 +199,12 @@ def test_auto_temperature_stays_also_where_densities_differ_by_many_nats():
     assert update.weights.tolist() == [1, 0, 0, 0]
 
 
-def test_a_thousand_candidates_of_rank_1_cost_one_draw_a_block_and_parameter_and_pass(monkeypatch):
+def test_a_thousand_candidates_of_rank_1_cost_one_draw_a_block_and_pass(monkeypatch):
     drawn = []
     monkeypatch.setattr(noise, "normal", lambda *args: drawn.append(args) or normal(*args))
     many = proposal(num=1024, stay=True, rank=1, noise=0.1)
     update = mgs_update(many, [math.sin(k) for k in range(1024)], Temperature(None))
-    assert len(drawn) == 2 * 2 * 1024 // noise.BLOCK  # for inner products and for the mean, w and v
+    assert len(drawn) == 2 * 1024 // noise.BLOCK  # for inner products and for the mean
     assert update.weights.shape == (1024,)
     assert 200 < update.log()["effective"] < 300  # half of those better than candidate 0
     expected = sum(w * many.sample(k)["w"].double() for k, w in enumerate(update.weights.tolist()) if w > 1e-9)

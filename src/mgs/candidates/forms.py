@@ -17,7 +17,7 @@ from mgs.candidates.groups import Groups
 from mgs.candidates.swap import PerCandidate
 from mgs.candidates.values import Factored, Stack, Values
 from mgs.search import Centre, Proposal
-from mgs.search.noise import LowRankNoise
+from mgs.search.noise import LowRankNoise, Thin
 
 #: A candidate by its number in the proposal; None is θ itself.
 Number = int | None
@@ -60,17 +60,29 @@ def _dense(parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Sequen
 
 def _factored(parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Sequence[Number]) -> dict[str, Values]:
     centres = [centre_of(proposal, number) for number in numbers]
+    thin = _thin(proposal, numbers)
+    factors = thin
+    if thin is not None and kernels.usable(thin.numbers.device):  # noise to eight bits, in half the memory
+        factors = Thin(thin.noise, thin.numbers.to(torch.bfloat16))
     return {
-        name: _matrix(parameters[name], proposal, numbers, centres, name)
+        name: _matrix(parameters[name], proposal, centres, name, factors)
         if len(shape) == 2
-        else Stack(_vectors(parameters[name], proposal, numbers, centres, name))
+        else _stack(parameters[name], proposal, centres, name, thin)
         for name, shape in proposal.layout.shapes.items()
     }
 
 
-def _matrix(
-    theta: Tensor, proposal: Proposal, numbers: Sequence[Number], centres: Sequence[Centre], name: str
-) -> Factored:
+def _thin(proposal: Proposal, numbers: Sequence[Number]) -> Thin | None:
+    """The candidates' low-rank noise; zero for those without any."""
+    if not isinstance(proposal.noise, LowRankNoise) or proposal.form.noise == 0:
+        return None
+    thin = proposal.noise.draw([number or 0 for number in numbers], proposal.sigma)
+    silent = [i for i, number in enumerate(numbers) if number is None or proposal.silent(number)]
+    thin.numbers[silent] = 0.0
+    return thin
+
+
+def _matrix(theta: Tensor, proposal: Proposal, centres: Sequence[Centre], name: str, thin: Thin | None) -> Factored:
     bases, slopes, cuts = [], [], [0]
     theta = theta.detach().float()
     for gradient, members in groupby(centres, key=lambda centre: centre.gradient):
@@ -83,37 +95,16 @@ def _matrix(
             bases.append(theta)
         slopes.append(slope)
         cuts.append(cuts[-1] + len(lengths))
-    a, b = _factors(proposal, numbers, name)
+    a, b = (None, None) if thin is None else thin.factors(name)
     lengths_K = torch.tensor([centre.length for centre in centres], device=theta.device)
     return Factored(bases, slopes, cuts, lengths_K, a, b)
 
 
-def _factors(proposal: Proposal, numbers: Sequence[Number], name: str) -> tuple[Tensor | None, Tensor | None]:
-    if not isinstance(proposal.noise, LowRankNoise) or proposal.form.noise == 0:
-        return None, None
-    a, b = proposal.noise.factors([number or 0 for number in numbers], name)
-    b = b * _scales(proposal, numbers, name, a.device)[:, None, None]
-    if kernels.usable(a.device):  # noise to eight bits, in half the memory
-        return a.to(torch.bfloat16).contiguous(), b.to(torch.bfloat16)
-    return a, b
-
-
-def _vectors(
-    theta: Tensor, proposal: Proposal, numbers: Sequence[Number], centres: Sequence[Centre], name: str
-) -> Tensor:
+def _stack(theta: Tensor, proposal: Proposal, centres: Sequence[Centre], name: str, thin: Thin | None) -> Stack:
     along_KJ = proposal.coordinates(centres).to(device=theta.device, dtype=torch.float32)
     gradients = torch.stack([proposal.layout.view(gradient, name).flatten() for gradient in proposal.gradients])
-    stack = torch.addmm(theta.detach().float().flatten(), along_KJ, gradients).view(len(numbers), *theta.shape)
-    if isinstance(proposal.noise, LowRankNoise) and proposal.form.noise > 0:
-        noise = proposal.noise.others([number or 0 for number in numbers], name)
-        stack.addcmul_(noise, _scales(proposal, numbers, name, stack.device).view(-1, *[1] * theta.ndim))
-    return stack
-
-
-def _scales(proposal: Proposal, numbers: Sequence[Number], name: str, device: torch.device) -> Tensor:
-    """σ for each candidate; 0 for those without noise."""
-    silent = [number is None or proposal.silent(number) for number in numbers]
-    return torch.tensor([0.0 if quiet else proposal.sigma[name] for quiet in silent], device=device)
+    stack = torch.addmm(theta.detach().float().flatten(), along_KJ, gradients).view(len(centres), *theta.shape)
+    return Stack(stack if thin is None else stack.add_(thin.others(name)))
 
 
 def _place(centre: Centre) -> tuple[int, float]:

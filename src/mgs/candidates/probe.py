@@ -33,7 +33,9 @@ def swappable(model: nn.Module) -> str | None:
             with perturbed(model, direction):
                 expected.append(model(**own).logits.float())
         groups = Groups(CANDIDATES)
-        stacks = {n: torch.stack([p.detach() + d[n] for d in directions]).float() for n, p in parameters.items()}
+        stacks = {  # rounded as the copies are, so that in half precision rounding is no difference
+            n: torch.stack([p.detach() + d[n].to(p.dtype) for d in directions]).float() for n, p in parameters.items()
+        }
         ins = {name: PerCandidate(parameters[name], Stack(stack), groups) for name, stack in stacks.items()}
         with swapped(model, ins), watched(model, groups):
             found = model(**inputs).logits.float()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import torch
@@ -17,6 +18,8 @@ from torch import Tensor
 from mgs.search.directions import Layout, normal, sum_of_products
 
 BLOCK = 64  # low-rank candidates drawn at once: a draw depends on the block and the place in it, not on who asks
+
+ALIGNED = 8  # numbers: where parts begin, so that a GPU can read 16 bytes at once
 
 
 class Noise:
@@ -58,80 +61,112 @@ class Noise:
 
 
 class LowRankNoise(Noise):
-    """Matrices of noise of rank `rank`."""
+    """Matrices of noise of rank `rank`. A candidate's draw is one thin vector: for each matrix r rows a and r rows b,
+    for each other parameter its noise itself."""
 
     def __init__(self, rank: int, layout: Layout, device: torch.device, *where: object):
         super().__init__(layout, device, *where)
         self.rank = rank
+        self.sections: dict[str, list[slice]] = {}
+        end = 0
+        for name, shape in layout.shapes.items():
+            sizes = [rank * size for size in shape] if len(shape) == 2 else [shape.numel()]
+            self.sections[name] = []
+            for size in sizes:
+                self.sections[name].append(slice(end, end + size))
+                end += -(-size // ALIGNED) * ALIGNED
+        self.size = end
 
-    def is_matrix(self, name: str) -> bool:
-        return len(self.layout.shapes[name]) == 2
+    def draw(self, ks: Sequence[int], scale: dict[str, float]) -> Thin:
+        """Draws of several candidates, from the blocks that hold them."""
+        stacks = []
+        for some in _by_block(ks):
+            drawn = normal((BLOCK, self.size), self.device, *self.where, "block", some[0] // BLOCK)
+            places = [k % BLOCK for k in some]
+            whole = places == list(range(len(places)))
+            stacks.append(drawn[: len(places)] if whole else drawn[torch.tensor(places, device=self.device)])
+        numbers = torch.cat(stacks) if len(stacks) > 1 else stacks[0]
+        return Thin(self, numbers.mul_(self._columns(scale)))
 
-    def factors(self, ks: Sequence[int], name: str) -> tuple[Tensor, Tensor]:
-        """a (K, r, rows) and b (K, r, columns) of a matrix; 1/√r is in b."""
-        rows, columns = self.layout.shapes[name]
-        both = self._stack(ks, name, (self.rank or 1, rows + columns))
-        return both[..., :rows], both[..., rows:] / math.sqrt(self.rank or 1)
-
-    def others(self, ks: Sequence[int], name: str) -> Tensor:
-        """ε_k of a parameter that is no matrix, for several candidates."""
-        return self._stack(ks, name, self.layout.shapes[name])
+    def _columns(self, scale: dict[str, float]) -> Tensor:
+        """What each number of a draw is multiplied with: a stays as it is, b takes the scale of the product."""
+        columns = torch.ones(self.size)
+        for name, sections in self.sections.items():
+            columns[sections[-1]] = scale[name] / (math.sqrt(self.rank or 1) if len(sections) == 2 else 1.0)
+        return columns.to(self.device)
 
     def flat(self, k: int) -> Tensor:
+        thin = self.draw([k], dict.fromkeys(self.layout.shapes, 1.0))
         parts = []
         for name in self.layout.shapes:
-            if self.is_matrix(name):
-                a, b = self.factors([k], name)
+            if thin.is_matrix(name):
+                a, b = thin.factors(name)
                 parts.append((a[0].T @ b[0]).reshape(-1))
             else:
-                parts.append(self.others([k], name).reshape(-1))
+                parts.append(thin.others(name).reshape(-1))
         return torch.cat(parts)
 
     def products(
         self, ks: Sequence[int], gradients: Sequence[Tensor], scale: dict[str, float]
     ) -> tuple[Tensor, Tensor]:
-        with_gradients = torch.zeros(len(ks), len(gradients), dtype=torch.float64, device=self.device)
-        squares = torch.zeros(len(ks), dtype=torch.float64, device=self.device)
+        parts = [self._products(self.draw(some, scale), gradients) for some in _by_block(ks)]
+        with_gradients, squares = zip(*parts, strict=True)
+        return torch.cat(with_gradients).cpu(), torch.cat(squares).cpu()
+
+    def _products(self, thin: Thin, gradients: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        num = len(thin.numbers)
+        with_gradients = torch.zeros(num, len(gradients), dtype=torch.float64, device=self.device)
+        squares = torch.zeros(num, dtype=torch.float64, device=self.device)
         for name in self.layout.shapes:
             of_name = [self.layout.view(g, name) for g in gradients]
-            first = 0
-            for some in _by_block(ks):
-                rows = slice(first, first + len(some))
-                first = rows.stop
-                if self.is_matrix(name):
-                    a, b = self.factors(some, name)
-                    inner = [sum_of_products(a @ g, b).sum(dim=1) for g in of_name]
-                    square = ((a @ a.mT).double() * (b @ b.mT).double()).sum(dim=(1, 2))  # ⟨a_r, a_s⟩ ⟨b_r, b_s⟩
-                else:
-                    noise = self.others(some, name).reshape(len(some), -1)
-                    inner = [sum_of_products(noise, g.flatten()) for g in of_name]
-                    square = sum_of_products(noise, noise)
-                with_gradients[rows] += scale[name] * torch.stack(inner, dim=1)
-                squares[rows] += scale[name] ** 2 * square
-        return with_gradients.cpu(), squares.cpu()
+            if thin.is_matrix(name):
+                a, b = thin.factors(name)
+                inner = [sum_of_products(a @ g, b).sum(dim=1) for g in of_name]
+                squares += ((a @ a.mT).double() * (b @ b.mT).double()).sum(dim=(1, 2))  # ⟨a_r, a_s⟩ ⟨b_r, b_s⟩
+            else:
+                noise = thin.others(name).reshape(num, -1)
+                inner = [sum_of_products(noise, g.flatten()) for g in of_name]
+                squares += sum_of_products(noise, noise)
+            with_gradients += torch.stack(inner, dim=1)
+        return with_gradients, squares
 
     def weighted_sum(self, weights: Sequence[float], scale: dict[str, float]) -> Tensor:
         total = torch.zeros(self.layout.size, device=self.device)
         for some in _by_block([k for k, weight in enumerate(weights) if weight]):
             w = torch.tensor([weights[k] for k in some], device=self.device)
+            thin = self.draw(some, scale)
             for name in self.layout.shapes:
                 part = self.layout.view(total, name)
-                if self.is_matrix(name):
-                    a, b = self.factors(some, name)
-                    part.addmm_((a * w[:, None, None]).flatten(0, 1).T, b.flatten(0, 1), alpha=scale[name])
+                if thin.is_matrix(name):
+                    a, b = thin.factors(name)
+                    part.addmm_((a * w[:, None, None]).flatten(0, 1).T, b.flatten(0, 1))
                 else:
-                    part.add_(torch.tensordot(w, self.others(some, name), dims=1), alpha=scale[name])
+                    part.add_(torch.tensordot(w, thin.others(name), dims=1))
         return total
 
-    def _stack(self, ks: Sequence[int], name: str, shape: Sequence[int]) -> Tensor:
-        """Draws of several candidates, from the blocks that hold them."""
-        stacks = []
-        for some in _by_block(ks):
-            drawn = normal((BLOCK, *shape), self.device, *self.where, "block", some[0] // BLOCK, name)
-            places = [k % BLOCK for k in some]
-            whole = places == list(range(len(places)))
-            stacks.append(drawn[: len(places)] if whole else drawn[torch.tensor(places, device=self.device)])
-        return torch.cat(stacks) if len(stacks) > 1 else stacks[0]
+
+@dataclass
+class Thin:
+    """The low-rank noise of several candidates, scaled; (K, size) numbers and views of them."""
+
+    noise: LowRankNoise
+    numbers: Tensor
+
+    def is_matrix(self, name: str) -> bool:
+        return len(self.noise.sections[name]) == 2
+
+    def factors(self, name: str) -> tuple[Tensor, Tensor]:
+        """a (K, r, rows) and b (K, r, columns) of a matrix; its scale and 1/√r are in b."""
+        a, b = (self.numbers[:, section].unflatten(1, (self.noise.rank or 1, -1)) for section in self._sections(name))
+        return a, b
+
+    def others(self, name: str) -> Tensor:
+        """The noise of a parameter that is no matrix."""
+        (section,) = self._sections(name)
+        return self.numbers[:, section].reshape(len(self.numbers), *self.noise.layout.shapes[name])
+
+    def _sections(self, name: str) -> list[slice]:
+        return self.noise.sections[name]
 
 
 def _by_block(ks: Sequence[int]) -> list[list[int]]:
