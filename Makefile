@@ -25,6 +25,7 @@ check: $(READY)  ## lint, format and types, then the tests
 	$(MAKE) test
 
 bench: $(READY)  ## ratios, measured side by side in one run
+	$(BIN)/mgs bench
 	$(BIN)/python benchmarks/decoding.py
 
 clean:

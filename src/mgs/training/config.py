@@ -112,7 +112,9 @@ class MGSConfig(SequenceConfig):
     """MLE-guided parameter search. The defaults are the paper's text-completion settings."""
 
     num_candidates: int = option(4, "Candidates K an update.")
-    temperature: str = option("1.0", "Temperature of the weights: a number, or auto (see effective_share).")
+    temperature: str = option(
+        "1.0", "Temperature of the weights: a number, or auto (see effective_share; best with stay)."
+    )
     effective_share: float = option(0.5, "With temperature auto: effective sample size as a share of the candidates.")
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
@@ -121,6 +123,9 @@ class MGSConfig(SequenceConfig):
     lengths: list[float] = option([1.0], "Lengths at which each gradient is a centre.")
     noise: float = option(1.0, "Noise level, times the noise scale; 0 leaves the centres themselves.")
     noise_scale: str = option("tensor", "Scale of the noise: mean |gradient| per tensor, global, or constant.")
+    rank: int | None = option(
+        None, "Rank of the noise in matrices: 1 makes hundreds of candidates cheap (default: full)."
+    )
     density: str = option("unit", "Density in the weights: unit (as published), exact or none.")
     stratified: bool = option(True, "Deal candidates to centres in proportion instead of at random.")
     stay: bool = option(False, "Make candidate 0 the current weights themselves.")
@@ -147,6 +152,7 @@ class MGSConfig(SequenceConfig):
             density=self.density,
             stratified=self.stratified,
             stay=self.stay,
+            rank=self.rank,
         )
 
     def search_temperature(self) -> Temperature:
