@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 
 import psutil
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mgs.candidates.forms import Number, in_order, is_factored, stand_ins
-from mgs.candidates.gpu import OnGPU, Rows, precise
+from mgs.candidates.gpu import OnGPU, Rows, Work, precise
 from mgs.candidates.groups import Groups
 from mgs.candidates.perturbed import perturbed
 from mgs.candidates.probe import swappable
@@ -76,76 +76,55 @@ class Candidates:
         left = in_order(proposal, numbers)
         together = self._batches(model)
         while left:
-            num, rows_each = self._plan(model, proposal, batch, len(left) if together else 1)
+            num, at_once = self._plan(model, proposal, batch, len(left) if together else 1)
             some = left[:num]
-            rows: list[Rows] | None = None
             try:
                 decode = self._together if together else self._alone
-                rows = decode(model, proposal, some, batch, noise, rows_each)
+                rows = decode(model, proposal, some, self._work(model, batch, noise, at_once))
             except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error) or num * rows_each == 1:
+                if not _is_out_of_memory(error) or num * at_once == 1:
                     raise
-            if rows is None:  # the error is gone, and with it the frames that held the memory
-                self._halve(num, rows_each)
+                self._halve(num, at_once)
                 continue
             out.update(zip(some, rows, strict=True))
             left = left[num:]
             done(num)
         return out
 
-    def _together(
-        self,
-        model: nn.Module,
-        proposal: Proposal,
-        numbers: Sequence[Number],
-        batch: Batch,
-        noise: Sequence[int],
-        at_once: int,
-    ) -> list[Rows]:
-        """One batch: `at_once` prefixes for the first candidate, the same for the second, and so on."""
+    def _together(self, model: nn.Module, proposal: Proposal, numbers: Sequence[Number], work: Work) -> list[Rows]:
+        """One batch: a part of the prefixes for the first candidate, the same for the second, and so on."""
         parameters = searched_parameters(model)
-        decoder = self.task.decoder
-        prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
-        factored = is_factored(proposal, len(batch))
-        if decoder.beams == 1 and supports_graph(model):
-            return self.gpu.decode(
-                model, parameters, proposal, numbers, factored, decoder, prefixes, keys_B, room, eos, at_once
-            )
-        groups = Groups(len(numbers))
+        factored = is_factored(proposal, len(work.prefixes))
+        if work.decoder.beams == 1 and supports_graph(model):
+            return self.gpu.decode(model, parameters, proposal, numbers, factored, work)
+        num, groups = len(numbers), Groups(len(numbers))
         ins = stand_ins(parameters, proposal, numbers, groups, factored)
         out: list[Rows] = [[] for _ in numbers]
         with swapped(model, ins), watched(model, groups):
-            for start in range(0, len(batch), at_once):
-                some, keys = prefixes[start : start + at_once], keys_B[start : start + at_once]
-                groups.start(len(some) * len(numbers))
-                rows = decoder.rows(model, some * len(numbers), room, eos, keys.repeat(len(numbers)), groups.keep)
+            for part in work.parts():
+                each = len(part.prefixes)
+                groups.start(each * num)
+                rows = part.decoder.rows(
+                    model, part.prefixes * num, part.room, part.eos, part.keys_B.repeat(num), groups.keep
+                )
                 for i, mine in enumerate(out):
-                    mine += rows[i * len(some) : (i + 1) * len(some)]
+                    mine += rows[i * each : (i + 1) * each]
         return out
 
-    def _alone(
-        self,
-        model: nn.Module,
-        proposal: Proposal,
-        numbers: Sequence[Number],
-        batch: Batch,
-        noise: Sequence[int],
-        at_once: int,
-    ) -> list[Rows]:
+    def _alone(self, model: nn.Module, proposal: Proposal, numbers: Sequence[Number], work: Work) -> list[Rows]:
         """One candidate by itself, for models whose parameters cannot be swapped."""
         (number,) = numbers
-        prefixes, keys_B, room, eos = self._inputs(model, batch, noise)
         out: Rows = []
         with perturbed(model, {} if number is None else proposal.sample(number)):
-            for start in range(0, len(batch), at_once):
-                some = slice(start, start + at_once)
-                out += self.task.decoder.rows(model, prefixes[some], room, eos, keys_B[some])
+            for part in work.parts():
+                out += part.decoder.rows(model, part.prefixes, part.room, part.eos, part.keys_B)
         return [out]
 
-    def _inputs(self, model: nn.Module, batch: Batch, noise: Sequence[int]) -> tuple[list, Tensor, int, int]:
+    def _work(self, model: nn.Module, batch: Batch, noise: Sequence[int], at_once: int) -> Work:
         prefixes = list(batch.prefixes)
         room = room_for(model, prefixes, self.task.cap(batch))
-        return prefixes, row_keys(range(len(prefixes)), *noise), room, end_of_sequence(self.task.tokenizer)
+        keys_B = row_keys(range(len(prefixes)), *noise)
+        return Work(self.task.decoder, prefixes, keys_B, room, end_of_sequence(self.task.tokenizer), at_once)
 
     def _batches(self, model: nn.Module) -> bool:
         """Whether this model's candidates can be one batch, found out once."""

@@ -87,7 +87,7 @@ def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
     from mgs.kernels.rotary import rotate
 
     def function(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *args: Any, **kwargs: Any) -> Any:
-        usual = q.shape[2] == 1 and not args and not kwargs and q.is_cuda and cos.shape[-1] == q.shape[-1]
+        usual = q.shape[2] == 1 and not args and not kwargs and cos.shape[-1] == q.shape[-1]
         if usual and q.stride(-1) == k.stride(-1) == 1 and q.dtype == cos.dtype:
             return rotate(q, k, cos, sin)
         return original(q, k, cos, sin, *args, **kwargs)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,23 @@ from mgs.search.directions import Layout
 
 ROWS_STEP = 2  # rows of a candidate are rounded up to this, so that captured loops fit more batches
 Rows = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be decoded, the same for every candidate."""
+
+    decoder: Decoder
+    prefixes: list[tuple[int, ...]]
+    keys_B: Tensor  # of the noise
+    room: int
+    eos: int
+    at_once: int  # prefixes of a candidate that go together
+
+    def parts(self) -> Iterator[Work]:
+        for start in range(0, len(self.prefixes), self.at_once):
+            rows = slice(start, start + self.at_once)
+            yield replace(self, prefixes=self.prefixes[rows], keys_B=self.keys_B[rows])
 
 
 class DenseBuffers:
@@ -93,14 +111,9 @@ class OnGPU:
         proposal: Proposal,
         numbers: Sequence[Number],
         factored: bool,
-        decoder: Decoder,
-        prefixes: list,
-        keys_B: Tensor,
-        room: int,
-        eos: int,
-        at_once: int,
+        work: Work,
     ) -> list[Rows]:
-        """What each candidate makes of every prefix, `at_once` prefixes at a time."""
+        """What each candidate makes of every prefix."""
         if factored:
             self.clear()
             groups = Groups(len(numbers))
@@ -112,37 +125,40 @@ class OnGPU:
             self.buffers.fill(parameters, proposal, numbers)
             groups, ins = self.buffers.groups, self.buffers.stand_ins
         out: list[Rows] = [[] for _ in numbers]
+        binding = (str(work.decoder), len(numbers), where_weights_lie(model))
         training = model.training
         model.eval()
         try:
             with fused(model), swapped(model, ins), watched(model, groups):
-                for start in range(0, len(prefixes), at_once):
-                    self._some(model, groups, decoder, prefixes[start:][:at_once], keys_B[start:], room, eos, out)
+                for part in work.parts():
+                    for mine, rows in zip(out, self._part(model, groups, part, binding), strict=True):
+                        mine += rows
         finally:
             model.train(training)
             if factored:
                 self.loops.clear()
         return out
 
-    def _some(
-        self, model: nn.Module, groups: Groups, decoder: Decoder, prefixes: list, keys_B: Tensor, room: int, eos: int,
-        out: list[Rows],
-    ) -> None:  # fmt: skip
-        num, real = groups.num, len(prefixes)
+    def _part(self, model: nn.Module, groups: Groups, work: Work, binding: Hashable) -> Iterator[Rows]:
+        num, real = groups.num, len(work.prefixes)
         spare = -real % ROWS_STEP if self.buffers is not None else 0
-        filled = prefixes + prefixes[:1] * spare
-        keys = torch.cat([keys_B[:real], keys_B[:1].repeat(spare)])
-        groups.start(num * len(filled))
+        prefixes = work.prefixes + work.prefixes[:1] * spare
+        keys = torch.cat([work.keys_B, work.keys_B[:1].repeat(spare)])
+        groups.start(num * len(prefixes))
         rows = self.loops.decode(
-            model, filled * num, room, eos, keys.repeat(num), decoder.process(), (str(decoder), num)
+            model, prefixes * num, work.room, work.eos, keys.repeat(num), work.decoder.process(), binding
         )
-        for i, mine in enumerate(out):
-            mine += rows[i * len(filled) :][:real]
+        return (rows[k * len(prefixes) :][:real] for k in range(num))
 
     def clear(self) -> None:
         """Captured loops first: they read the buffers."""
         self.loops.clear()
         self.buffers = None
+
+
+def where_weights_lie(model: nn.Module) -> int:
+    """A captured step goes on reading the memory it was captured with: if weights move, it must not be used again."""
+    return hash(tuple(parameter.data_ptr() for parameter in model.parameters()))
 
 
 @contextmanager

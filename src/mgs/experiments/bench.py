@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrain
 import mgs
 from mgs.candidates import Candidates, Task
 from mgs.candidates.engine import bytes_per_row
-from mgs.candidates.gpu import OnGPU
+from mgs.candidates.gpu import OnGPU, Work
 from mgs.costs import Cost
 from mgs.decoding import Decoder, row_keys
 from mgs.decoding.graph import supports_graph
@@ -220,10 +220,8 @@ def inference(model: nn.Module, proposal: Proposal, batch: Batch, decoder: Decod
     if not supports_graph(model):
         decoder.rows(model, prefixes, new_tokens, Ids.eos_token_id, keys)
         return
-    OnGPU().decode(
-        model, searched_parameters(model), proposal, [None], True, decoder, prefixes, keys, new_tokens,
-        Ids.eos_token_id, len(prefixes),
-    )  # fmt: skip
+    work = Work(decoder, prefixes, keys, new_tokens, Ids.eos_token_id, len(prefixes))
+    OnGPU().decode(model, searched_parameters(model), proposal, [None], True, work)
 
 
 def seconds(work: Callable[[int], object], repeats: int, warm: int = 1) -> float:
