@@ -22,7 +22,7 @@ from mgs.decoding.graph import Loops, supports_graph
 from mgs.decoding.loop import Process, decode_loop, ended_at
 from mgs.decoding.noise import gumbel, row_keys
 from mgs.errors import UserError, unknown
-from mgs.models.likelihood import padded
+from mgs.models.likelihood import is_encoder_decoder, padded
 
 KINDS = ("greedy", "beam-N", "sample")
 TRAINING_LENGTH = 1.3  # × the longest target of the batch: the cap while training
@@ -175,7 +175,7 @@ class Decoder:
     ) -> list[tuple[int, ...]]:
         """The general way, and the reference for the fast loop: the library's own `generate`."""
         device = next(model.parameters()).device
-        translates = _is_encoder_decoder(model)  # its input is a source, padded on the right; its output stands alone
+        translates = is_encoder_decoder(model)  # its input is a source, padded on the right; its output stands alone
         ids = padded(prefixes, eos, device, left=not translates)
         mask = padded([[1] * len(prefix) for prefix in prefixes], 0, device, left=not translates)
         start = 1 if translates else ids.shape[1]
@@ -242,12 +242,8 @@ def room_for(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens
     limit = getattr(config.get_text_config(), "max_position_embeddings", None) if config is not None else None
     if not limit:
         return max_new_tokens
-    longest = 0 if _is_encoder_decoder(model) else max(map(len, prefixes))
+    longest = 0 if is_encoder_decoder(model) else max(map(len, prefixes))
     left = int(limit) - longest
     if left < 1:
         raise UserError(f"a prefix of {longest} tokens leaves no room in the model's window of {limit}")
     return min(max_new_tokens, left)
-
-
-def _is_encoder_decoder(model: nn.Module) -> bool:
-    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))

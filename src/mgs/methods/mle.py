@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgs.data import token_batches
 from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
-from mgs.models import token_log_likelihoods
+from mgs.models.likelihood import scored_logits
 from mgs.types import Batch, Direction
 
 CHUNK = 4096  # tokens that go forward and back at once, padding counted
 
 
-def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False) -> Tensor:
+def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:
     """Mean negative log-likelihood of a target token; `with_prefix` learns the prefixes' tokens as well."""
-    log_likelihoods_BT, scored_BT = token_log_likelihoods(model, batch.prefixes, batch.targets, with_prefix)
-    return -log_likelihoods_BT.sum() / scored_BT.sum()
+    logits_NV, tokens_N, _ = scored_logits(model, batch.prefixes, batch.targets, with_prefix)
+    return F.cross_entropy(logits_NV.float(), tokens_N, label_smoothing=label_smoothing)
 
 
 def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK) -> tuple[Direction, float]:
@@ -41,10 +42,11 @@ def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int
 class MLE(Stateless):
     with_prefix: bool = False
     bf16: bool = False
+    label_smoothing: float = 0.0
     name: str = "mle"
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         model.train()
         with autocast(model, self.bf16):
-            loss = mle_loss(model, batch, self.with_prefix)
+            loss = mle_loss(model, batch, self.with_prefix, self.label_smoothing)
         return Outcome(gradient_of(loss, model), loss.item())

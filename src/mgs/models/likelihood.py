@@ -1,4 +1,4 @@
-"""Log-likelihoods log p(Y | X) under a causal model, for training losses, scores and perplexity."""
+"""Log-likelihoods log p(Y | X), causal or encoder-decoder, for training losses, scores and perplexity."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgs.data.batches import token_batches
+from mgs.errors import UserError
 
 SCORING_BUDGET = {"cpu": 4_096, "cuda": 65_536}  # padded tokens in one forward pass when no gradient is kept
 LOGITS_BYTES = 2**31  # and fewer where their logits would take more than this: 65,536 × 50,257 of them are 13 GB
@@ -34,6 +35,23 @@ def token_log_likelihoods(
 
     Scored are the target's tokens; `with_prefix` adds the prefix's, all but the first, which nothing precedes.
     """
+    logits_NV, tokens_N, scored_BT = scored_logits(model, prefixes, targets, with_prefix)
+    scored_N = -F.cross_entropy(logits_NV.float(), tokens_N, reduction="none")
+    out_BT = scored_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, scored_N)
+    return out_BT, scored_BT
+
+
+def scored_logits(
+    model: nn.Module,
+    prefixes: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    with_prefix: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The logits of every scored token, in order, what the tokens are, and where they are."""
+    if is_encoder_decoder(model):
+        if with_prefix:
+            raise UserError("an encoder-decoder model gives its source no likelihood: leave the prefix out")
+        return _translated_logits(model, prefixes, targets)
     device = next(model.parameters()).device
     rows = [[*x, *y] for x, y in zip(prefixes, targets, strict=True)]
     ids_BT = padded(rows, 0, device)
@@ -48,9 +66,28 @@ def token_log_likelihoods(
     inputs = {"input_ids": ids_BT, "attention_mask": attended_BT.long(), "use_cache": False, "logits_to_keep": keep}
     logits_BTV = model(**inputs).logits[:, -keep:-1]
     kept_BT, next_BT = scored_BT[:, start:], ids_BT[:, start + 1 :]
-    scored_N = -F.cross_entropy(logits_BTV[kept_BT].float(), next_BT[kept_BT], reduction="none")
-    out_BT = scored_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, scored_N)
-    return out_BT, scored_BT
+    return logits_BTV[kept_BT], next_BT[kept_BT], scored_BT
+
+
+def _translated_logits(
+    model: nn.Module, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The decoder reads its start token and the target but for its end."""
+    device = next(model.parameters()).device
+    ids_BT = padded(targets, 0, device)
+    scored_BT = padded([[1] * len(target) for target in targets], 0, device).bool()
+    start: int = model.config.decoder_start_token_id  # type: ignore[union-attr, assignment]
+    inputs = {
+        "input_ids": padded(sources, 0, device),
+        "attention_mask": padded([[1] * len(source) for source in sources], 0, device),
+        "decoder_input_ids": padded([[start, *target[:-1]] for target in targets], 0, device),
+        "use_cache": False,
+    }
+    return model(**inputs).logits[scored_BT], ids_BT[scored_BT], scored_BT
+
+
+def is_encoder_decoder(model: nn.Module) -> bool:
+    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
 
 
 def log_likelihoods(model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:

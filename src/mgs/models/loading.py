@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     GPT2Config,
     PreTrainedModel,
@@ -21,6 +23,7 @@ from transformers import (
 from mgs.data.hub import work_offline_if_unreachable
 from mgs.data.sources import OPENERS
 from mgs.errors import UserError, unknown
+from mgs.models.translation import TRANSLATION_PRESETS, new_translation_model
 
 SMALL = Path(__file__).parent / "small"  # weights shipped with the package
 EOS = "<|endoftext|>"
@@ -34,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> PreTrainedModel:
-    """A causal model in fp32, with its ⟨eos⟩ and padding set. `new:PRESET` needs the tokenizer it is made for."""
+    """A causal or an encoder-decoder model in fp32. `new:PRESET` needs the tokenizer it is made for."""
     if name.startswith("new:"):
         if tokenizer is None:
             raise UserError(f"model {name!r} starts from random weights and needs a tokenizer: name one")
@@ -42,16 +45,20 @@ def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> P
     path, options = _where(name)
     try:
         safe = {} if "gguf_file" in options else {"use_safetensors": True}  # nothing that unpickles
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **safe, **options)
+        translates = not options and AutoConfig.from_pretrained(path).is_encoder_decoder
+        kind: Any = AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM
+        model = kind.from_pretrained(path, dtype=torch.float32, **safe, **options)
     except Exception as error:  # transformers raises many kinds for a wrong name or a broken folder
         raise _cannot_load("model", name, error) from None
     return model
 
 
 def new_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """A GPT-2 of a preset size with random weights (drawn from torch's global generator)."""
+    """A model of a preset size with random weights (drawn from torch's global generator)."""
+    if preset in TRANSLATION_PRESETS:
+        return new_translation_model(preset, tokenizer)
     if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+        raise unknown("preset", preset, {**PRESETS, **TRANSLATION_PRESETS})
     sizes = {key: value for key, value in PRESETS[preset].items() if key != "vocabulary"}
     eos = tokenizer.eos_token_id
     config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=eos, eos_token_id=eos, pad_token_id=eos, **sizes)
