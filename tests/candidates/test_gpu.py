@@ -5,10 +5,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from peft import LoraConfig, get_peft_model
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel
 
 from mgs import kernels
-from mgs.candidates import Candidates, Task, fused, perturbed
+from mgs.candidates import Candidates, Task, forms, fused, perturbed
 from mgs.candidates.gpu import DenseBuffers, precise
 from mgs.candidates.siblings import Member, siblings
 from mgs.costs import Cost
@@ -76,9 +77,10 @@ def plain_kernels(monkeypatch):
             setattr(module, member.__name__, noting(member))
         monkeypatch.setitem(sys.modules, module.__name__, module)
     attention = ModuleType("mgs.kernels.attention")
-    attention.attend = noting(graph._attend)
+    attention.attend, attention.attend_to = noting(graph._attend), noting(graph._attend_to)
     monkeypatch.setitem(sys.modules, attention.__name__, attention)
     monkeypatch.setattr(fused, "_TRIED", {})
+    monkeypatch.setattr(forms, "FACTORS", torch.float32)  # so that tokens must be the same, not nearly always
     return calls
 
 
@@ -91,6 +93,17 @@ def llama():
     return LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2, max_position_embeddings=64, **COMMON))
 
 
+def marian():
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
+    tokens = {"vocab_size": 97, "pad_token_id": 2, "eos_token_id": 0, "decoder_start_token_id": 2}
+    return MarianMTModel(MarianConfig(d_model=32, max_position_embeddings=64, **sizes, **tokens))
+
+
+def lora():
+    return get_peft_model(gpt2(), LoraConfig(r=4, target_modules=["c_attn"], init_lora_weights=False))
+
+
+SIZES = {"layers": 2, "ffn_dim": 48, "attention_heads": 4}
 COMMON = {"vocab_size": 97, "bos_token_id": 1, "eos_token_id": 0, "pad_token_id": None}
 MODELS = pytest.mark.parametrize("make", [gpt2, llama])
 
@@ -108,7 +121,7 @@ def made(make):
 def proposal_of(model, num=5, **form):
     generator = torch.Generator().manual_seed(1)
     shapes = {name: parameter.shape for name, parameter in searched_parameters(model).items()}
-    gradient = {name: 0.004 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    gradient = {name: 0.01 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     return Proposal(ProposalForm(**form), [gradient], num, 0, 1)
 
 
@@ -120,7 +133,7 @@ def one_by_one(model, proposal, decoder):
     return out
 
 
-@MODELS
+@pytest.mark.parametrize("make", [gpt2, llama, marian, lora])
 @pytest.mark.parametrize(
     "form", [{}, {"rank": 1}, {"rank": 2, "lengths": (0.5, 1.0)}], ids=["dense", "thin", "lengths"]
 )
@@ -134,7 +147,9 @@ def test_candidates_are_those_of_perturbed_copies(plain_kernels, make, form, dec
         found = engine.decode(model, proposal_of(model, **form), [*range(5), None], batch, (7,))
         assert found == expected
     assert len({tuple(rows) for rows in found.values()}) > 3
-    assert {"_attend", "normalise", "many_rows" if "rank" in form else "few_rows"} <= set(plain_kernels)
+    assert {"_attend", "many_rows" if "rank" in form else "few_rows"} <= set(plain_kernels)
+    assert ("normalise" in plain_kernels) == (make is not lora)  # frozen norms are the model's own
+    assert ("_attend_to" in plain_kernels) == (make is marian)
     assert ("rotate" in plain_kernels) == (make is llama)
     assert "forward" not in vars(next(iter(model.modules())))
 

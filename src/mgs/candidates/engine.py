@@ -78,12 +78,14 @@ class Candidates:
         while left:
             num, at_once = self._plan(model, proposal, batch, len(left) if together else 1)
             some = left[:num]
+            rows: list[Rows] | None = None
             try:
                 decode = self._together if together else self._alone
                 rows = decode(model, proposal, some, self._work(model, batch, noise, at_once))
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error) or num * at_once == 1:
                     raise
+            if rows is None:  # only here is the error gone, and with it the frames that hold what filled the memory
                 self._halve(num, at_once)
                 continue
             out.update(zip(some, rows, strict=True))

@@ -21,6 +21,7 @@ from mgs.search.noise import LowRankNoise, Thin
 
 #: A candidate by its number in the proposal; None is θ itself.
 Number = int | None
+FACTORS = torch.bfloat16  # of low-rank noise on a GPU
 FEW_ROWS = 32  # with so few rows a candidate, a product takes as long as reading the matrix: shared ones save time
 
 
@@ -63,7 +64,7 @@ def _factored(parameters: Mapping[str, Tensor], proposal: Proposal, numbers: Seq
     thin = _thin(proposal, numbers)
     factors = thin
     if thin is not None and kernels.usable(thin.numbers.device):  # noise to eight bits, in half the memory
-        factors = Thin(thin.noise, thin.numbers.to(torch.bfloat16))
+        factors = Thin(thin.noise, thin.numbers.to(FACTORS))
     return {
         name: _matrix(parameters[name], proposal, centres, name, factors)
         if len(shape) == 2

@@ -57,7 +57,8 @@ class DenseBuffers:
         self.unscale = torch.ones((), device=device)
         self.vectors_K = torch.empty(num, self.vector_layout.size, device=device)
         spans = [(layout.starts[name], shape.numel()) for name, shape in self.vector_layout.shapes.items()]
-        self.vector_places = torch.cat([torch.arange(start, start + size) for start, size in spans]).to(device)
+        places = [torch.arange(start, start + size) for start, size in spans]
+        self.vector_places = torch.cat([torch.empty(0, dtype=torch.long), *places]).to(device)
         self.groups = Groups(num)
         matrices = {
             name: Planes(layout.view(self.high, name), layout.view(self.low_K, name), self.unscale)

@@ -151,10 +151,10 @@ class Decoder:
         left: Callable[[Tensor], object],
     ) -> list[tuple[int, ...]]:
         keys_B = keys_B.to(next(model.parameters()).device)
+        if self.beams == 1 and supports_graph(model):
+            return Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
         if self.beams > 1 or not supports_loop(model):
             return self.generate(model, prefixes, room, eos, keys_B)
-        if supports_graph(model):
-            return Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
         return decode_loop(model, prefixes, room, eos, keys_B, self.process(), left)
 
     def process(self) -> Process | None:

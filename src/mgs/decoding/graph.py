@@ -15,13 +15,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, DynamicCache
+from transformers import AttentionInterface, Cache, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from mgs import kernels
 from mgs.decoding.cache import supports_loop
 from mgs.decoding.loop import Process, ended_at
-from mgs.models.likelihood import padded
+from mgs.models.likelihood import is_encoder_decoder, padded, scored_logits
 
 ATTENTION = "mgs_cached"  # what the models' configuration calls it while a loop runs
 LOOK_EVERY = 16  # tokens between looks at whether all rows have ended: each makes the GPU wait
@@ -52,8 +52,9 @@ class FixedLayer(DynamicLayer):
                 buffer[:, :, : new.shape[2]] = new
         return key_states, value_states
 
-    def get_seq_length(self) -> int:
-        return 0  # masks are only made for prefixes, which nothing precedes
+    def get_seq_length(self) -> Any:
+        """Nothing precedes a prefix; at a step a number on the device, which a captured graph reads again."""
+        return self.state.length.long() if self.state.stepping else 0
 
 
 class State:
@@ -71,7 +72,13 @@ class State:
         self.keys = torch.zeros(rows, dtype=torch.int64, device=device)  # of the noise
         self.mask = torch.ones(rows, 1, dtype=torch.long, device=device)  # nothing reads it; without, a model may ask
 
-    layer: FixedLayer | None
+    def reset(self, keys_B: Tensor) -> None:
+        self.keys.copy_(keys_B)
+        for tensor in (self.starts, self.length, self.position, self.positions, self.ended):
+            tensor.zero_()
+
+    layer: FixedLayer | None  # the one whose new token waits for its attention
+    source_lengths: Tensor | None = None  # of an encoder-decoder's sources
 
 
 _STATE: State | None = None  # of the loop that is running
@@ -81,20 +88,31 @@ def cached_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """Attention of one new token, in the form the library calls it; puts the token into the cache as well."""
-    if _STATE is None or _STATE.layer is None or any(options.get(x) is not None for x in ("softcap", "s_aux")):
+    if _STATE is None or any(options.get(name) is not None for name in ("softcap", "s_aux")):
         raise NotImplementedError("this attention is for one new token of a plain transformer")
     scaling = options.get("scaling") or query.shape[-1] ** -0.5
-    return _attention(query.device)(
-        query, key, value, *_STATE.layer.buffers, _STATE.starts, _STATE.length, scaling
-    ), None
+    own, to_source = _attentions(query.device)
+    layer, _STATE.layer = _STATE.layer, None
+    if layer is not None:
+        return own(query, key, value, *layer.buffers, _STATE.starts, _STATE.length, scaling), None
+    if _STATE.source_lengths is None:
+        raise NotImplementedError("an attention to something that is not in the cache")
+    return to_source(query, key, value, _STATE.source_lengths, scaling), None
 
 
-def _attention(device: torch.device) -> Callable[..., Tensor]:
+def _attentions(device: torch.device) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """Of a new token to those before it, and to a source."""
     if not kernels.usable(device):
-        return _attend
-    from mgs.kernels.attention import attend
+        return _attend, _attend_to
+    from mgs.kernels.attention import attend, attend_to
 
-    return attend
+    return attend, attend_to
+
+
+def _attend_to(query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scaling: float) -> Tensor:
+    there = torch.arange(keys.shape[2], device=keys.device) < lengths[:, None]
+    scores = (query @ keys.mT * scaling).masked_fill(~there[:, None, None], float("-inf"))
+    return (scores.softmax(dim=-1) @ values).transpose(1, 2)
 
 
 def _attend(
@@ -121,10 +139,14 @@ class FixedLoop:
 
     def __init__(self, model: nn.Module, rows: int, room: int, eos: int, process: Process | None):
         self.state = State(rows, room, next(model.parameters()).device)
-        self.cache = DynamicCache(config=model.config)  # type: ignore[arg-type]
-        self.cache.layers = [FixedLayer(self.state) for _ in self.cache.layers]
+        self.cache: Cache = self._new_cache(model)
         self.eos, self.process = eos, process
         self.graph: torch.cuda.CUDAGraph | None = None
+
+    def _new_cache(self, model: nn.Module) -> Cache:
+        cache = DynamicCache(config=model.config)  # type: ignore[arg-type]
+        cache.layers = [FixedLayer(self.state) for _ in cache.layers]
+        return cache
 
     @torch.no_grad()
     def __call__(
@@ -156,11 +178,8 @@ class FixedLoop:
         state, device = self.state, self.state.ids.device
         ids = padded(prefixes, self.eos, device, left=True)
         starts = torch.tensor([ids.shape[1] - len(prefix) for prefix in prefixes])
+        state.reset(keys_B)
         state.starts.copy_(starts)
-        state.keys.copy_(keys_B)
-        state.out.fill_(self.eos)
-        state.ended.fill_(False)
-        state.position.fill_(0)
         state.length.fill_(ids.shape[1] - 1)
         state.positions.copy_((ids.shape[1] - 1 - starts)[:, None])
         columns = torch.arange(ids.shape[1], device=device)
@@ -234,10 +253,18 @@ class Loops:
         binding: Hashable,
     ) -> list[tuple[int, ...]]:
         """`binding` also stands for `process`: whatever a captured step depends on."""
-        positions = max(map(len, prefixes)) + max_new_tokens
-        room = -(-positions // ROOM_STEP) * ROOM_STEP
-        key = (binding, len(prefixes), room, eos)
-        loop = self._kept.pop(key, None) or FixedLoop(model, len(prefixes), room, eos, process)
+        longest = max(map(len, prefixes))
+        translates = is_encoder_decoder(model)
+        room = _rounded(max_new_tokens + (1 if translates else longest))
+        source_room = _rounded(longest) if translates else 0
+        key = (binding, len(prefixes), room, source_room, eos)
+        loop = self._kept.pop(key, None)
+        if loop is None and translates:
+            from mgs.decoding.translation import TranslationLoop
+
+            loop = TranslationLoop(model, len(prefixes), room, eos, process, source_room)
+        elif loop is None:
+            loop = FixedLoop(model, len(prefixes), room, eos, process)
         rows = loop(model, prefixes, max_new_tokens, keys_B)
         self._kept[key] = loop  # only now: a loop that failed is not kept
         while len(self._kept) > KEPT_LOOPS:
@@ -248,13 +275,17 @@ class Loops:
         self._kept.clear()
 
 
+def _rounded(positions: int) -> int:
+    return -(-positions // ROOM_STEP) * ROOM_STEP
+
+
 _AGREES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def supports_graph(model: nn.Module) -> bool:
     """Whether this loop decodes as the model itself would: on a GPU with our kernels, and tried once."""
     device = next(model.parameters()).device
-    if not kernels.usable(device) or not supports_loop(model):
+    if not kernels.usable(device) or not (supports_loop(model) or is_encoder_decoder(model)):
         return False
     if model not in _AGREES:
         _AGREES[model] = agrees(model)
@@ -275,17 +306,25 @@ def agrees(model: nn.Module) -> bool:
     training = model.training
     model.eval()
     try:
-        loop = FixedLoop(model, 2, 16, eos=0, process=watch)
-        loop._capture = lambda model: None  # type: ignore[method-assign]
-        rows = loop(model, prefixes, 3, torch.zeros(2, dtype=torch.int64, device=device))
+        with _uncaptured():
+            rows = Loops().decode(model, prefixes, 3, 0, torch.zeros(2, dtype=torch.int64, device=device), watch, None)
         for row, (prefix, new) in enumerate(zip(prefixes, rows, strict=True)):
-            ids = torch.tensor([[*prefix, *new]], device=device)
-            logits = model(input_ids=ids, use_cache=False).logits[0, len(prefix) - 1 : -1].float()
+            logits, _, _ = scored_logits(model, [prefix], [new])
             found = torch.stack([step[row] for step in seen[: len(new)]])
-            if not torch.allclose(found, logits, rtol=1e-2, atol=1e-2 * float(logits.std())):
+            if not torch.allclose(found, logits.float(), rtol=1e-2, atol=1e-2 * float(logits.std())):
                 return False
     except Exception:  # whatever a model or a compiler of kernels objects to: the other loops remain
         return False
     finally:
         model.train(training)
     return True
+
+
+@contextmanager
+def _uncaptured() -> Iterator[None]:
+    """For a loop that is only watched: Python must see every step."""
+    capture, FixedLoop._capture = FixedLoop._capture, lambda self, model: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FixedLoop._capture = capture  # type: ignore[method-assign]
