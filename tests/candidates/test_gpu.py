@@ -121,7 +121,7 @@ def made(make):
 def proposal_of(model, num=5, **form):
     generator = torch.Generator().manual_seed(1)
     shapes = {name: parameter.shape for name, parameter in searched_parameters(model).items()}
-    gradient = {name: 0.01 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    gradient = {name: 0.004 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     return Proposal(ProposalForm(**form), [gradient], num, 0, 1)
 
 
