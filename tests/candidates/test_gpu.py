@@ -13,7 +13,7 @@ from mgs.candidates import Candidates, Task, forms, fused, perturbed
 from mgs.candidates.gpu import DenseBuffers, precise
 from mgs.candidates.siblings import Member, siblings
 from mgs.costs import Cost
-from mgs.decoding import Decoder, graph, row_keys
+from mgs.decoding import Decoder, fixed, row_keys
 from mgs.models import searched_parameters
 from mgs.search import Proposal, ProposalForm
 from mgs.types import Batch, Example
@@ -77,7 +77,7 @@ def plain_kernels(monkeypatch):
             setattr(module, member.__name__, noting(member))
         monkeypatch.setitem(sys.modules, module.__name__, module)
     attention = ModuleType("mgs.kernels.attention")
-    attention.attend, attention.attend_to = noting(graph._attend), noting(graph._attend_to)
+    attention.attend, attention.attend_to = noting(fixed._attend), noting(fixed._attend_to)
     monkeypatch.setitem(sys.modules, attention.__name__, attention)
     monkeypatch.setattr(fused, "_TRIED", {})
     monkeypatch.setattr(forms, "FACTORS", torch.float32)  # so that tokens must be the same, not nearly always

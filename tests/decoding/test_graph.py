@@ -6,16 +6,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     BloomConfig,
     BloomForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
+    MarianConfig,
+    MarianMTModel,
     MistralConfig,
     MistralForCausalLM,
 )
 
-from mgs.decoding import Decoder, graph, row_keys
-from mgs.decoding.graph import ATTENTION, KEPT_LOOPS, LOOK_EVERY, ROOM_STEP, FixedLoop, Loops, agrees, supports_graph
+from mgs.decoding import Decoder, fixed, graph, row_keys
+from mgs.decoding.fixed import ATTENTION
+from mgs.decoding.graph import KEPT_LOOPS, LOOK_EVERY, ROOM_STEP, FixedLoop, Loops, agrees, supports_graph
 
 PREFIXES = [(5, 6, 7), (300, 2), (11, 12, 13, 14, 15, 16), (9,), (120, 121, 122), (40, 41)]
 OTHERS = [(77,), (78, 79, 80, 81), (1, 2), (90, 91, 92), (250,), (13, 14)]
@@ -167,7 +172,7 @@ def test_a_failure_leaves_everything_as_it_was(model, when):
     with pytest.raises(Fault):
         decode()
     assert model.config._attn_implementation == before
-    assert graph._STATE is None
+    assert fixed._STATE is None
     assert not loop.state.stepping
     assert not loops._kept  # what failed half-way, possibly while being captured, is not used again
     failing.clear()
@@ -184,13 +189,13 @@ def test_a_loop_may_run_inside_another(gpt2, llama):
         return logits
 
     assert Loops().decode(gpt2, PREFIXES, 5, NO_EOS, KEYS, process, None) == Decoder()(gpt2, PREFIXES, 5, NO_EOS)
-    assert graph._STATE is None
+    assert fixed._STATE is None
 
 
 def test_outside_a_loop_the_attention_refuses(gpt2):
     query = torch.zeros(1, 2, 1, 4)
     with pytest.raises(NotImplementedError, match="plain transformer"):
-        graph.cached_attention(gpt2, query, query, query, None)
+        fixed.cached_attention(gpt2, query, query, query, None)
     copied = copy.deepcopy(gpt2)
     copied.config._attn_implementation = ATTENTION
     with pytest.raises(NotImplementedError, match="plain transformer"):
@@ -210,7 +215,7 @@ def test_attention_reads_from_a_rows_beginning_to_its_new_token(kv_heads, length
         cache[:, row, :, start:length] = torch.randn(2, kv_heads, length - start, 8, generator=generator)
     after = cache.clone()
     after[..., length : length + 1, :] = new
-    out = graph._attend(query, *new, *cache, starts, torch.tensor(length, dtype=torch.int32), 0.3)
+    out = fixed._attend(query, *new, *cache, starts, torch.tensor(length, dtype=torch.int32), 0.3)
     for row, start in enumerate(starts.tolist()):
         keys, values = after[:, row, :, start : length + 1].repeat_interleave(4 // kv_heads, dim=1)
         expected = F.scaled_dot_product_attention(query[row], keys, values, scale=0.3)
@@ -266,7 +271,7 @@ def test_the_loop_does_not_agree_with_models_it_cannot_do(make):
     assert not agrees(made)
     assert made.training
     assert made.config._attn_implementation == before
-    assert graph._STATE is None
+    assert fixed._STATE is None
 
 
 @pytest.mark.parametrize("token", [0, 1, 17])
@@ -297,16 +302,16 @@ def fails(*args):
     raise RuntimeError("no kernel for this")
 
 
-ATTEND = graph._attend
+ATTEND = fixed._attend
 
 
 @pytest.mark.parametrize("wrong", [forgets_padding, forgets_the_new_token, forgets_the_scale, fails])
 def test_a_wrong_attention_is_noticed(model, monkeypatch, wrong):
     before = model.config._attn_implementation
-    monkeypatch.setattr(graph, "_attend", wrong)
+    monkeypatch.setattr(fixed, "_attend", wrong)
     assert not agrees(model)
     assert model.config._attn_implementation == before
-    assert graph._STATE is None
+    assert fixed._STATE is None
 
 
 def test_without_a_gpu_there_is_nothing_to_capture(model):
@@ -315,7 +320,7 @@ def test_without_a_gpu_there_is_nothing_to_capture(model):
 
 def test_with_one_a_model_is_tried_once(gpt2, monkeypatch):
     tried = []
-    monkeypatch.setattr(graph.kernels, "usable", lambda device: True)
+    monkeypatch.setattr(fixed.kernels, "usable", lambda device: True)
     monkeypatch.setattr(graph, "agrees", lambda model: bool(tried.append(model)) or model is good)
     good, bad, other = copy.deepcopy(gpt2), copy.deepcopy(gpt2), sliding()
     assert [supports_graph(model) for model in (good, bad, other) * 2] == [True, False, False] * 2
@@ -323,7 +328,7 @@ def test_with_one_a_model_is_tried_once(gpt2, monkeypatch):
 
 
 @pytest.mark.skipif(
-    not (torch.cuda.is_available() and graph.kernels.usable(torch.device("cuda"))), reason="no GPU with Triton"
+    not (torch.cuda.is_available() and fixed.kernels.usable(torch.device("cuda"))), reason="no GPU with Triton"
 )
 @pytest.mark.parametrize("kind", ["greedy", "sample,temperature=3.0,top_k=20", "sample,temperature=3.0,top_p=0.8"])
 def test_on_a_gpu_what_is_captured_and_replayed_decodes_the_same(model, kind):
@@ -335,3 +340,34 @@ def test_on_a_gpu_what_is_captured_and_replayed_decodes_the_same(model, kind):
         assert loops.decode(moved, prefixes, cap, NO_EOS, keys, decoder.process(), None) == expected
     (loop,) = loops._kept.values()
     assert loop.graph is not None
+
+
+def translator(kind, **more):
+    """A tiny encoder-decoder model whose weights are large enough for its outputs to vary."""
+    sides = {"layers": 2, "ffn_dim": 24, "attention_heads": 2}
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sides.items()}
+    tokens = {"vocab_size": 60, "pad_token_id": 2, "eos_token_id": 0, "decoder_start_token_id": 2}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        config, model = {"marian": (MarianConfig, MarianMTModel), "bart": (BartConfig, BartForConditionalGeneration)}[
+            kind
+        ]
+        made = model(config(d_model=16, max_position_embeddings=80, **sizes, **tokens, **more)).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(12)  # so that what is decoded depends on the source
+    return made
+
+
+@pytest.mark.parametrize("kind", ["marian", "bart"])
+@pytest.mark.parametrize("decoder", [Decoder(), Decoder(sample=True, temperature=3.0)], ids=str)
+def test_an_encoder_decoder_model_is_decoded_as_by_generate_also_in_a_kept_loop(kind, decoder):
+    model, loops = translator(kind), Loops()
+    assert agrees(model)
+    for shift, cap in ((0, 12), (5, 12), (0, 7)):  # other sources, of other lengths, in the same buffers
+        sources = [tuple(range(3 + shift, 4 + shift + num)) for num in (5, 1, 9 - shift)]
+        keys = row_keys(range(3), shift)
+        found = loops.decode(model, sources, cap, 0, keys, decoder.process(), str(decoder))
+        assert found == decoder.generate(model, sources, cap, 0, keys)
+    assert len(loops._kept) == 1
+    assert len(set(found)) > 1

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import DynamicLayer
 
-from mgs.decoding.graph import FixedLayer, FixedLoop, State
+from mgs.decoding.fixed import FixedLayer, State
+from mgs.decoding.graph import FixedLoop
 from mgs.decoding.loop import Process
 from mgs.models.likelihood import padded
 
