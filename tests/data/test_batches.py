@@ -27,6 +27,9 @@ def flat(lists):
 
 
 LENGTHS = [3, 9, 4, 12, 5, 5, 2, 30, 7, 8, 3, 6, 11, 2, 4]
+# Their batches of 20 tokens with seed 3: a run that resumes counts on them.
+PLAIN = [[5, 9], [12], [7], [10, 11, 13], [2, 4, 0], [3], [1, 14], [6, 8]]
+GROUPED = [[13, 6, 10, 0, 2], [9, 1], [11, 8], [12], [14, 5, 4], [3], [7]]
 
 
 @pytest.mark.parametrize(
@@ -113,3 +116,65 @@ def test_no_examples_and_no_budget_are_errors():
         BatchStream([], 10)
     with pytest.raises(UserError, match="at least 1, got 0"):
         BatchStream(examples_of([3]), 0)
+
+
+def pairs_of(lengths):
+    """Examples whose two sides have these lengths, each with its number as a column."""
+    return [Example((1,) * left, (2,) * right, {"number": i}) for i, (left, right) in enumerate(lengths)]
+
+
+SIDES = [(3, 4), (9, 2), (4, 4), (2, 12), (5, 5), (1, 5), (6, 6), (30, 3), (7, 8), (8, 1), (3, 3), (6, 11), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "budget", "batches"),
+    [
+        ([(1, 1), (1, 1), (1, 1)], 4, [[0, 1], [2]]),
+        ([(1, 3), (3, 1)], 8, [[0], [1]]),  # 4 tokens each, but side by side they are padded to 3 + 3
+        ([(1, 3), (3, 1)], 12, [[0, 1]]),
+        ([(1, 3), (1, 3), (3, 1), (3, 1)], 8, [[0, 1], [2, 3]]),  # a new batch forgets what the last was padded to
+        ([(9, 9), (1, 1)], 4, [[0], [1]]),
+    ],
+)
+def test_sides_are_padded_each_to_its_own_longest(lengths, budget, batches):
+    assert token_batches(lengths, budget, range(len(lengths))) == batches
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60),
+    budget=st.integers(1, 150),
+    by_length=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_budget_holds_for_sources_and_targets_together(lengths, budget, by_length):
+    stream = BatchStream(pairs_of(lengths), budget, by_length=by_length, by_side=True)
+    for batch in stream:
+        size = len(batch) * (max(map(len, batch.prefixes)) + batch.max_target)
+        assert size <= budget or len(batch) == 1
+    assert Counter(flat(numbers_of(stream))) == Counter(range(len(lengths)))
+
+
+def test_sides_are_grouped_and_shuffled_like_rows():
+    def stream(by_length, seed=3):
+        return BatchStream(pairs_of(SIDES * 20), 120, seed, by_length=by_length, by_side=True)
+
+    def padded(batches):
+        return sum(len(batch) * (max(map(len, batch.prefixes)) + batch.max_target) for batch in batches)
+
+    real = sum(map(sum, SIDES * 20))
+    assert padded(stream(by_length=True)) - real < (padded(stream(by_length=False)) - real) / 3
+    assert numbers_of(stream(True)) == numbers_of(stream(True)) != numbers_of(stream(True, seed=4))
+
+
+@pytest.mark.parametrize("by_length", [False, True])
+def test_sides_make_no_difference_where_all_prefixes_are_as_long(by_length):
+    """Completions with a fixed context are batched alike either way."""
+    examples = pairs_of([(3, length) for length in LENGTHS])
+    rows, sides = (BatchStream(examples, 20, by_length=by_length, by_side=side, num_epochs=3) for side in (False, True))
+    assert numbers_of(rows) == numbers_of(sides)
+
+
+def test_the_batches_of_a_seed_are_those_of_earlier_versions():
+    grouped = BatchStream(examples_of(LENGTHS), 20, seed=3, by_length=True)
+    plain = BatchStream(examples_of(LENGTHS), 20, seed=3)
+    assert (numbers_of(plain), numbers_of(grouped)) == (PLAIN, GROUPED)

@@ -3,14 +3,19 @@
 from mgs.data.batches import BatchStream, token_batches
 from mgs.data.completion import CONTEXT, Completions, as_completions, completions_from_lines, load_completions
 from mgs.data.sources import load_lines
+from mgs.data.translation import Translations, load_pairs, load_sentences, translations_from_pairs
 
 __all__ = [
     "CONTEXT",
     "BatchStream",
     "Completions",
+    "Translations",
     "as_completions",
     "completions_from_lines",
     "load_completions",
     "load_lines",
+    "load_pairs",
+    "load_sentences",
     "token_batches",
+    "translations_from_pairs",
 ]

@@ -12,39 +12,51 @@ from collections.abc import Sequence
 from mgs.errors import UserError
 from mgs.types import Batch, Example
 
+Lengths = Sequence[int] | Sequence[tuple[int, ...]]  # of rows; or of their sides, where each is padded on its own
+
 POOL = 50  # batches' worth of examples that are sorted by length together, when batches group by length
 
 
-def token_batches(lengths: Sequence[int], budget: int, order: Sequence[int]) -> list[list[int]]:
+def token_batches(lengths: Lengths, budget: int, order: Sequence[int]) -> list[list[int]]:
     """Cut `order` into batches whose padded size, rows × longest row, stays within `budget` tokens.
 
-    A row longer than the budget becomes a batch of its own.
+    A length may be a pair, of a source and a target that are padded each to its own longest: then the size is
+    rows × (longest source + longest target). A row longer than the budget becomes a batch of its own.
 
     >>> token_batches([3, 3, 3, 9], budget=6, order=[0, 1, 2, 3])
     [[0, 1], [2], [3]]
+    >>> token_batches([(1, 2), (2, 1), (2, 2)], budget=6, order=[0, 1, 2])
+    [[0], [1], [2]]
+    >>> token_batches([(1, 2), (2, 1), (2, 2)], budget=8, order=[0, 1, 2])
+    [[0, 1], [2]]
     """
+    sides = [_sides(length) for length in lengths]
     batches: list[list[int]] = []
     current: list[int] = []
-    longest = 0
+    longest: tuple[int, ...] = ()
     for index in order:
-        longest = max(longest, lengths[index])
-        if current and longest * (len(current) + 1) > budget:
+        longest = tuple(map(max, longest, sides[index])) if current else sides[index]
+        if current and sum(longest) * (len(current) + 1) > budget:
             batches.append(current)
-            current, longest = [], lengths[index]
+            current, longest = [], sides[index]
         current.append(index)
     if current:
         batches.append(current)
     return batches
 
 
-def epoch_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int, by_length: bool) -> list[list[int]]:
+def _sides(length: int | tuple[int, ...]) -> tuple[int, ...]:
+    return length if isinstance(length, tuple) else (length,)
+
+
+def epoch_batches(lengths: Lengths, budget: int, seed: int, epoch: int, by_length: bool) -> list[list[int]]:
     """The shuffled batches of one epoch. `by_length` puts rows of similar length together: less padding, and
     batches that differ more from each other."""
     shuffle = random.Random(f"{seed}/{epoch}")
     order = list(range(len(lengths)))
     shuffle.shuffle(order)
     if by_length:
-        mean = max(1, sum(lengths) // len(lengths))
+        mean = max(1, sum(sum(_sides(length)) for length in lengths) // len(lengths))
         pool = max(1, budget * POOL // mean)
         order = [
             i
@@ -58,7 +70,11 @@ def epoch_batches(lengths: Sequence[int], budget: int, seed: int, epoch: int, by
 
 
 class BatchStream(Sequence[Batch]):
-    """The batches of a whole run: `num_batches` of them, or those of `num_epochs`."""
+    """The batches of a whole run: `num_batches` of them, or those of `num_epochs`.
+
+    `by_side` is for models with an encoder: prefix and target are padded apart from each other, and the budget counts
+    the padding of both.
+    """
 
     def __init__(
         self,
@@ -68,13 +84,15 @@ class BatchStream(Sequence[Batch]):
         by_length: bool = False,
         num_batches: int | None = None,
         num_epochs: float = 1,
+        by_side: bool = False,
     ):
         if budget < 1:
             raise UserError(f"the token budget of a batch must be at least 1, got {budget}")
         if not examples:
             raise UserError("there are no training examples")
         self.examples, self.budget, self.seed, self.by_length = examples, budget, seed, by_length
-        self._lengths = [len(example) for example in examples]
+        whole_rows = [len(example) for example in examples]
+        self._lengths: Lengths = [(len(e.prefix), len(e.target)) for e in examples] if by_side else whole_rows
         self._starts: list[int] = []  # of each epoch composed so far, in the stream
         self._epochs: list[list[list[int]]] = []
         if num_batches is None:

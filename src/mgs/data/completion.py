@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -28,7 +28,7 @@ class Completions(Sequence[Example]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return Completions(self.examples[index], self.num_discarded, self.name)
+            return replace(self, examples=self.examples[index])
         return self.examples[index]
 
     @property

@@ -91,24 +91,30 @@ def _file_for_split(folder: Path, split: str) -> Path:
 
 
 def _hub_lines(name: str, split: str) -> list[str]:
+    dataset = load_hub(name, split, ["docstrings"])
+    if "text" not in dataset.column_names:
+        raise UserError(f"dataset {name!r} has no column 'text' (it has: {', '.join(dataset.column_names)})")
+    return list(dataset["text"])
+
+
+def load_hub(name: str, split: str, otherwise: list[str]) -> Any:
+    """The rows of a `datasets` name, `OWNER/NAME` or `OWNER/NAME:CONFIGURATION`; `otherwise` is what else could have
+    been meant."""
     try:
         import datasets
     except ImportError:
         raise UserError(
             f"unknown data {name!r}: no such file, and `datasets` is not installed to look it up on the hub "
-            "(allowed: docstrings, a file, a folder, or after `pip install datasets` a hub name)"
+            f"(allowed: {', '.join(otherwise)}, a file, a folder, or after `pip install datasets` a hub name)"
         ) from None
     work_offline_if_unreachable()
     owner_and_name, _, config = name.partition(":")
     hub_split = "+".join(HUB_SPLITS.values()) if split == "all" else HUB_SPLITS[split]
     try:
-        dataset = datasets.load_dataset(owner_and_name, config or None, split=hub_split)
+        return datasets.load_dataset(owner_and_name, config or None, split=hub_split)
     except Exception as error:  # the hub raises many kinds, all of them about the name given
-        near = unknown("data", name, ["docstrings"])
+        near = unknown("data", name, otherwise)
         raise UserError(f"{near}; as a file it does not exist, and the hub says: {_first_line(error)}") from None
-    if "text" not in dataset.column_names:
-        raise UserError(f"dataset {name!r} has no column 'text' (it has: {', '.join(dataset.column_names)})")
-    return list(dataset["text"])
 
 
 def _first_line(error: Exception) -> str:

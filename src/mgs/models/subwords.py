@@ -1,8 +1,8 @@
 """Subwords for translation: one BPE for both languages, so that names and numbers are spelt alike on both sides.
 
-It works on bytes, so that ⟨unk⟩ cannot happen: any text has an encoding, and decoding gives the text back character
-by character, punctuation and spaces included. Each text is read as if a space came before it, and the space is taken off
-again when decoding, so that a word is the same token at the start of a sentence as inside it.
+It works on bytes, so that ⟨unk⟩ cannot happen: any text has an encoding, and decoding gives it back to the letter,
+punctuation and spaces included. Each text is read as if a space came before it, which decoding takes off again, so
+that a word is the same token at the start of a sentence as inside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def train_joint_bpe(
     smallest = len(SPECIAL) + BYTES
     if vocabulary < smallest:
         raise UserError(
-            f"a BPE needs at least {smallest} types, one for each byte and {len(SPECIAL)} special ones; got {vocabulary}"
+            f"a BPE has a type for each byte and {len(SPECIAL)} special ones: "
+            f"give a vocabulary of at least {smallest}, not {vocabulary}"
         )
     backend = Tokenizer(models.BPE())
     first = [normalizers.Lowercase()] if lowercase else []
