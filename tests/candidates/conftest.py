@@ -197,12 +197,12 @@ def copied():
 def one_copy_each(copied):
     """What each candidate decodes on a copy of its own, with the library's `generate`. `None` is θ itself."""
 
-    def decode(model, proposal, prefixes, decoder, room, noise=(0,)):
+    def decode(model, proposal, prefixes, decoder, room, noise=(0,), eos=0):
         keys = row_keys(range(len(prefixes)), *noise)
         found = {}
         for number in (*range(len(proposal)), None):
             twin = copied(model, {} if number is None else proposal.sample(number)).eval()
-            found[number] = decoder.generate(twin, prefixes, room, 0, keys)
+            found[number] = decoder.generate(twin, prefixes, room, eos, keys)
         return found
 
     return decode

@@ -43,6 +43,7 @@ FUNCTIONS = {
         lambda x, w: F.bilinear(x, x + 1, w, nn.Parameter(torch.arange(float(E)))),
         (E, D, D),
     ),
+    "a norm that needs rows": (lambda x, v: F.instance_norm(x.mT, weight=v).mT, (D,)),
     "prelu": (lambda x, v: F.prelu(x.mT, v).mT, (D,)),
     "where": (lambda x, v: torch.where(x > 0, x, v), (D,)),
 }

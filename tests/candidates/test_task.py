@@ -1,11 +1,11 @@
-"""C(θ+Δ): what a candidate decodes and what that costs, against deep copies decoded one at a time."""
+"""C(θ): what a model decodes and what that costs; of a candidate by itself, against a deep copy."""
 
 import copy
 
 import pytest
 import torch
 
-from mgs.candidates import Task
+from mgs.candidates import Task, perturbed
 from mgs.costs import Cost
 from mgs.decoding import Decoder
 from mgs.errors import CostError
@@ -24,6 +24,11 @@ def fingerprint(hypotheses, references):
 
 def task(word_tokenizer, decoder=GREEDY, cost=fingerprint, **options):
     return Task(word_tokenizer, decoder, Cost.of(cost), **options)
+
+
+def candidate_cost(task, model, direction, batch, noise=(0,)):
+    with perturbed(model, direction):
+        return task.mean_cost(model, batch, noise)
 
 
 def materialised(model, direction):
@@ -46,7 +51,7 @@ def test_the_candidate_s_cost_is_that_of_a_deep_copy(word_tokenizer, gpt2, batch
             sum((i + 1) * 1.37**t for t, i in enumerate(row)) - len(y)
             for row, y in zip(rows, batch.targets, strict=True)
         ]
-        found.append(scores.candidate_cost(gpt2, delta, batch, noise))
+        found.append(candidate_cost(scores, gpt2, delta, batch, noise))
         assert found[-1] == pytest.approx(sum(by_hand) / 3, rel=1e-12)
     assert len({*found, scores.mean_cost(gpt2, batch, noise)}) == 4  # the candidates differ from each other and from θ
 
@@ -54,7 +59,7 @@ def test_the_candidate_s_cost_is_that_of_a_deep_copy(word_tokenizer, gpt2, batch
 def test_the_model_is_as_before_after_scoring_a_candidate(word_tokenizer, gpt2, batch, direction):
     before = {name: (p.data_ptr(), p.detach().clone()) for name, p in gpt2.named_parameters()}
     gpt2.train()
-    task(word_tokenizer).candidate_cost(gpt2, direction(gpt2), batch)
+    candidate_cost(task(word_tokenizer), gpt2, direction(gpt2), batch)
     assert gpt2.training
     for name, p in gpt2.named_parameters():
         assert p.data_ptr() == before[name][0]
@@ -67,7 +72,7 @@ def test_a_cost_that_raises_leaves_the_model_as_it_was(word_tokenizer, gpt2, bat
 
     before = {name: p.detach().clone() for name, p in gpt2.named_parameters()}
     with pytest.raises(CostError, match="broken"):
-        task(word_tokenizer, cost=broken).candidate_cost(gpt2, direction(gpt2), batch)
+        candidate_cost(task(word_tokenizer, cost=broken), gpt2, direction(gpt2), batch)
     assert all(torch.equal(p, before[name]) for name, p in gpt2.named_parameters())
 
 
@@ -75,9 +80,9 @@ def test_under_sampling_every_candidate_gets_the_same_noise(word_tokenizer, gpt2
     scores = task(word_tokenizer, SAMPLE)
     nothing = {name: torch.zeros_like(p) for name, p in gpt2.named_parameters()}
     base = scores.mean_cost(gpt2, batch, (0, 1))
-    assert scores.candidate_cost(gpt2, nothing, batch, (0, 1)) == base
-    scores.candidate_cost(gpt2, direction(gpt2), batch, (0, 1))
-    assert scores.candidate_cost(gpt2, nothing, batch, (0, 1)) == base  # however many came before
+    assert candidate_cost(scores, gpt2, nothing, batch, (0, 1)) == base
+    candidate_cost(scores, gpt2, direction(gpt2), batch, (0, 1))
+    assert candidate_cost(scores, gpt2, nothing, batch, (0, 1)) == base  # however many came before
     assert len({scores.mean_cost(gpt2, batch, (0, step)) for step in range(5)}) == 5  # and other noise is other noise
 
 
@@ -116,7 +121,7 @@ def test_a_cost_of_the_whole_corpus_works(word_tokenizer, gpt2, batch, direction
     assert corpus.mean_cost(gpt2, batch) == pytest.approx(sum(len(row) ** 1.5 for row in rows) / 15)
     delta = direction(gpt2, 1)
     twin_rows = GREEDY(materialised(gpt2, delta), batch.prefixes, 9, 0)
-    assert corpus.candidate_cost(gpt2, delta, batch) == pytest.approx(sum(len(r) ** 1.5 for r in twin_rows) / 15)
+    assert candidate_cost(corpus, gpt2, delta, batch) == pytest.approx(sum(len(r) ** 1.5 for r in twin_rows) / 15)
     with pytest.raises(CostError, match="whole corpus"):
         corpus.costs(corpus.decode(gpt2, batch, (0,)), batch)
 

@@ -108,16 +108,17 @@ def cut_off_a_log_line(folder):
 
 
 class Failing:
-    """A cost that raises once, in its n-th call."""
+    """A cost that raises once, in its n-th call. One of the whole corpus is called once for each candidate."""
 
-    def __init__(self, call=math.inf, error=CostError("the server went away")):
-        self.call, self.error, self.calls = call, error, 0
+    def __init__(self, call=math.inf, error=CostError("the server went away"), corpus=True):
+        self.call, self.error, self.corpus, self.calls = call, error, corpus, 0
 
     def __call__(self, hypotheses, references):
         self.calls += 1
         if self.calls == self.call:
             raise self.error
-        return [abs(len(h.token_ids) - 4) + 0.1 * len(set(h.token_ids)) for h in hypotheses]
+        values = [abs(len(h.token_ids) - 4) + 0.1 * len(set(h.token_ids)) for h in hypotheses]
+        return sum(values) / len(values) if self.corpus else values
 
 
 # Update 3, second batch of two: MGS scores 4 candidates a batch, MRT and PG all samples of a batch at once.
@@ -128,16 +129,17 @@ CALLS = {"mgs": 4 * (2 * 2 + 1) + 3, "mrt": 2 * 2 + 2, "pg": 2 * 2 + 2}
 def test_a_cost_that_fails_leaves_a_checkpoint_to_resume_from(make_trainer, assert_same_weights, tmp_path, method):
     options = {"max_steps": 4, "gradient_accumulation_steps": 2, "eval_strategy": "no"}
     options |= {"mle_share": 0.0} if method != "mgs" else {}
-    straight = make_trainer(method, tmp_path / "straight", Failing(), **options)
+    corpus = method == "mgs"
+    straight = make_trainer(method, tmp_path / "straight", Failing(corpus=corpus), **options)
     straight.train()
     failing = make_trainer(
-        method, tmp_path / "failing", Failing(CALLS[method], RuntimeError("no more quota")), **options
+        method, tmp_path / "failing", Failing(CALLS[method], RuntimeError("no more quota"), corpus), **options
     )
     with pytest.raises(CostError, match="'Failing' raised RuntimeError: no more quota"):
         failing.train()
     assert newest_checkpoint(tmp_path / "failing").name == "checkpoint-2"
     cut_off_a_log_line(tmp_path / "failing")
-    mended = make_trainer(method, tmp_path / "failing", Failing(), **options)
+    mended = make_trainer(method, tmp_path / "failing", Failing(corpus=corpus), **options)
     mended.train(resume_from_checkpoint=True)
     assert_same_weights(straight.model, mended.model)
     assert log_of(tmp_path / "straight") == log_of(tmp_path / "failing")

@@ -48,7 +48,8 @@ class MGS(Stateless):
         scored = batch.select(range(min(len(batch), self.score_prefixes or len(batch))))
         gradients, losses = self._gradients(model, batch)  # Algorithm 1, line 3
         proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
-        with tqdm(total=len(proposal), desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
+        total = len(proposal) + self.log_base
+        with tqdm(total=total, desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
             costs, base_cost = self.candidates.costs(model, proposal, scored, key, self.log_base, bar.update)  # 6, 7
         update = mgs_update(proposal, costs, self.temperature, base_cost)  # lines 8 and 9
         log = update.log() | {

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mgs.data import token_batches
 from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
-from mgs.models.likelihood import scored_logits
+from mgs.models.likelihood import padded_lengths, scored_logits
 from mgs.types import Batch, Direction
 
 CHUNK = 4096  # tokens that go forward and back at once, padding counted
@@ -23,7 +23,7 @@ def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_sm
 
 def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK) -> tuple[Direction, float]:
     """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time."""
-    lengths = [len(example) for example in batch.examples]
+    lengths = padded_lengths(model, batch.prefixes, batch.targets)
     num_targets = sum(len(target) for target in batch.targets)
     total: Direction = {}
     loss = 0.0

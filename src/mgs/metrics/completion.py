@@ -18,7 +18,7 @@ from mgs.costs import LanguageModelCost, edit, repeated_share
 from mgs.data import Completions
 from mgs.data.completion import end_of_sequence
 from mgs.decoding import EVALUATION_LENGTH, Decoder
-from mgs.models.likelihood import score
+from mgs.models.likelihood import is_encoder_decoder, score
 from mgs.types import Text
 
 #: Column → what it is, in the order of the paper's main table.
@@ -98,7 +98,8 @@ def sequence_figures(
     if scorer is not None:
         cost, prefixes = LanguageModelCost(scorer), texts(tokenizer, [e.prefix for e in data], strings=False)
         figures["lm"] = _mean(cost(hypotheses, references, prefixes))
-        figures["lm_with_prefix"] = _mean(cost.with_prefix(hypotheses, prefixes))
+        if not is_encoder_decoder(scorer):  # which gives a source no likelihood
+            figures["lm_with_prefix"] = _mean(cost.with_prefix(hypotheses, prefixes))
     shares = [repeated_share(hypothesis.token_ids) for hypothesis in hypotheses]
     return figures | {
         "edit": _mean(edit(hypotheses, references)),

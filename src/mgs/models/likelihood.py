@@ -86,6 +86,14 @@ def _translated_logits(
     return model(**inputs).logits[scored_BT], ids_BT[scored_BT], scored_BT
 
 
+def padded_lengths(
+    model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[tuple[int, ...]]:
+    """What a budget counts: rows as a whole, or both sides, where a source is padded on its own."""
+    pairs = [(len(x), len(y)) for x, y in zip(prefixes, targets, strict=True)]
+    return list(pairs) if is_encoder_decoder(model) else [(sum(pair),) for pair in pairs]
+
+
 def is_encoder_decoder(model: nn.Module) -> bool:
     return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
 
@@ -104,7 +112,7 @@ def score(
     budget: int | None = None,
 ) -> list[float]:
     """log p(Y | X), or log p(X, Y), of any number of pairs, batched by length, without gradients or dropout."""
-    lengths = [len(x) + len(y) for x, y in zip(prefixes, targets, strict=True)]
+    lengths = padded_lengths(model, prefixes, targets)
     scores = [0.0] * len(lengths)
     budget = budget or _budget(model)
     training = model.training

@@ -22,6 +22,7 @@ from mgs.errors import CostError, UserError
 from mgs.methods import Key, Method
 from mgs.metrics import Evaluation, evaluate_completion
 from mgs.models import searched_parameters, window
+from mgs.models.likelihood import is_encoder_decoder
 from mgs.training.callbacks import Bar, SaveWhenEvaluated, UpdateLog
 from mgs.training.checkpoints import METHOD_STATE, newest_checkpoint
 from mgs.training.config import SequenceConfig
@@ -86,7 +87,13 @@ class SequenceTrainer(Trainer):
         args = self.args
         num = args.max_steps * args.gradient_accumulation_steps if args.max_steps > 0 else None
         stream = BatchStream(
-            self.train_dataset, args.batch_tokens, args.seed, args.by_length, num, args.num_train_epochs
+            self.train_dataset,
+            args.batch_tokens,
+            args.seed,
+            args.by_length,
+            num,
+            args.num_train_epochs,
+            by_side=is_encoder_decoder(self.model),
         )
         if num is None:  # the library would pass through the stream once per epoch
             args.max_steps = math.ceil(len(stream) / args.gradient_accumulation_steps)
@@ -204,7 +211,10 @@ class SequenceTrainer(Trainer):
 def check_window(model: nn.Module, data: Completions) -> None:
     """Sequences longer than the model's window would fail deep inside it."""
     limit = window(model)  # type: ignore[arg-type]
-    longest = max(map(len, data.examples))
+    if is_encoder_decoder(model):
+        longest = max(max(len(example.prefix), len(example.target)) for example in data.examples)
+    else:
+        longest = max(map(len, data.examples))
     if limit and longest > limit:
         raise UserError(
             f"a sequence of {longest} tokens does not fit the model's window of {limit}: cut or drop it (max_length)"

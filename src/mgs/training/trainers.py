@@ -21,7 +21,7 @@ class MLETrainer(SequenceTrainer):
     """Maximum likelihood; the best model is the one of the lowest perplexity."""
 
     def __init__(self, model: nn.Module, args: MLEConfig, train_dataset: Any, **kwargs: Any):
-        self.method = MLE(args.loss_on_prefix, args.bf16)
+        self.method = MLE(args.loss_on_prefix, args.bf16, args.label_smoothing_factor)
         super().__init__(model, args, train_dataset, **kwargs)
 
 
