@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from mgs.costs import COST_NAMES, COSTS, Cost, LanguageModelCost, edit
+from mgs.costs.cost import TOKEN_COSTS
 from mgs.errors import CostError, UserError
 from mgs.types import Text
 
@@ -19,9 +20,18 @@ def test_a_name_gives_the_function_of_that_name():
     assert cost.mean(HYPOTHESES, REFERENCES) == pytest.approx((1 / 4 + 1 / 3) / 2)
 
 
-@pytest.mark.parametrize("name", [name for name in COST_NAMES if name != "lm"])
-def test_every_name_can_be_called(name):
-    assert len(Cost.of(name).per_sequence(HYPOTHESES, REFERENCES)) == 2
+@pytest.mark.parametrize("name", [name for name in COST_NAMES if name not in ("lm", "bleu")])
+def test_every_name_can_be_called(name, small_wordnet):
+    values = Cost.of(name).per_sequence(HYPOTHESES, REFERENCES)
+    assert len(values) == 2
+    assert Cost.of(name).mean(HYPOTHESES, REFERENCES) == sum(values) / 2
+
+
+def test_corpus_bleu_is_one_value_for_all():
+    references = [Text("the cat sat on a mat"), Text("a dog")]
+    assert 0 < Cost.of("bleu").mean([Text("the cat sat on the mat"), Text("a dog")], references) < 1
+    with pytest.raises(CostError, match="'bleu' gave one value for the whole corpus"):
+        Cost.of("bleu").per_sequence(HYPOTHESES, REFERENCES)
 
 
 def test_a_callable_is_named_after_itself():
@@ -183,9 +193,14 @@ def test_a_hypothesis_without_a_string_is_shown_by_its_tokens():
 
 
 @pytest.mark.parametrize("function", COSTS.values(), ids=COSTS.keys())
-def test_the_costs_of_this_package_read_no_strings(function, gpt2):
-    assert not Cost.of(function.__name__).reads_text
-    assert not Cost.of(function).reads_text
+def test_costs_of_translation_read_strings_and_the_others_of_this_package_do_not(function, small_wordnet):
+    reads = function.__name__ in ("sbleu", "bleu", "chrf", "meteor")
+    assert Cost.of(function.__name__).reads_text == reads
+    assert Cost.of(function).reads_text == reads
+    assert (function.__name__ in TOKEN_COSTS) != reads
+
+
+def test_the_lm_cost_reads_no_strings(gpt2):
     assert not Cost.of("lm", gpt2).reads_text
     assert not Cost("mine", LanguageModelCost(gpt2)).reads_text
 

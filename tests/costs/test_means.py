@@ -6,7 +6,8 @@ import random
 import pytest
 import torch
 
-from mgs.costs import COST_NAMES, Cost
+from mgs.costs import COSTS, Cost
+from mgs.costs.cost import TOKEN_COSTS
 from mgs.errors import CostError
 from mgs.types import Text
 
@@ -93,8 +94,8 @@ def test_texts_are_the_same_only_if_everything_is(pair):
     assert Cost.of(told_apart).means([[text] for text in pair], REFERENCES[:1]) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("name", COST_NAMES)
-def test_the_costs_of_this_package_are_the_same_without_strings(name, gpt2):
+@pytest.mark.parametrize("name", ["lm", *TOKEN_COSTS])
+def test_costs_that_read_tokens_are_the_same_without_strings(name, gpt2):
     draw = random.Random(0)
     references = [Text("", [*draw.choices((1, 2), k=9), 0]) for _ in range(4)]
     prefixes = [Text("", draw.choices(range(1, 6), k=n)) for n in (2, 3, 1, 2)]
@@ -105,6 +106,18 @@ def test_the_costs_of_this_package_are_the_same_without_strings(name, gpt2):
     found = cost.means(groups, references, prefixes=prefixes)
     # A model's scores depend in their last digits on what else is in the batch.
     assert found == (pytest.approx(expected, rel=1e-5) if name == "lm" else expected)
+    assert len(set(expected)) > 3
+
+
+@pytest.mark.parametrize("name", [name for name in COSTS if name not in TOKEN_COSTS])
+def test_costs_that_read_strings_are_the_same_together_as_alone(name, sentences, small_wordnet):
+    draw = random.Random(0)
+    references = [Text(sentence) for sentence in draw.sample(sentences, 4)]
+    pool = [Text(" ".join(draw.sample(draw.choice(sentences).split(), 4))) for _ in range(6)]
+    groups = [draw.choices(pool, k=4) for _ in range(30)]
+    cost = Cost.of(name)
+    expected = one_at_a_time(cost, groups, references)
+    assert cost.means(groups, references) == expected
     assert len(set(expected)) > 3
 
 

@@ -16,14 +16,19 @@ from typing import Any
 from torch import nn
 
 from mgs.costs.lm import LanguageModelCost
+from mgs.costs.meteor import meteor
 from mgs.costs.sequence import edit, nontermination, repetition
+from mgs.costs.translation import bleu, chrf, sbleu
+from mgs.costs.wordnet import folder
 from mgs.errors import CostError, UserError, unknown
 from mgs.types import Text
 
 CostFunction = Callable[..., "Iterable[float] | float"]
 
+#: Costs that read tokens alone.
+TOKEN_COSTS: dict[str, CostFunction] = {"edit": edit, "repetition": repetition, "nontermination": nontermination}
 #: Costs that need nothing but the sequences. `lm` is the other name: it needs a scoring model.
-COSTS: dict[str, CostFunction] = {"edit": edit, "repetition": repetition, "nontermination": nontermination}
+COSTS: dict[str, CostFunction] = {**TOKEN_COSTS, "sbleu": sbleu, "bleu": bleu, "chrf": chrf, "meteor": meteor}
 COST_NAMES = ("lm", *COSTS)
 
 
@@ -36,8 +41,8 @@ class Cost:
 
     @property
     def reads_text(self) -> bool:
-        """Whether it may look at the strings. Costs of this package read tokens alone, and need none made for them."""
-        return type(self.function) is not LanguageModelCost and self.function not in COSTS.values()
+        """Whether it may look at the strings. Where it reads tokens alone, none are made."""
+        return type(self.function) is not LanguageModelCost and self.function not in TOKEN_COSTS.values()
 
     @classmethod
     def of(cls, cost: str | CostFunction | Cost, scorer: nn.Module | None = None) -> Cost:
@@ -52,6 +57,8 @@ class Cost:
             return cls("lm", LanguageModelCost.of(scorer))
         if cost not in COSTS:
             raise unknown("cost", cost, COST_NAMES)
+        if cost == "meteor":
+            folder()  # say that WordNet is missing before anything is trained
         return cls(cost, COSTS[cost])
 
     def per_sequence(self, hypotheses: Sequence[Text], references: Sequence[Text], /, **columns: Any) -> list[float]:
@@ -113,7 +120,7 @@ class Cost:
             values = self.function(hypotheses, references, **_wanted(self.function, columns))
             if isinstance(values, Iterator):
                 values = list(values)  # a generator raises only now
-        except CostError:
+        except UserError:
             raise
         except Exception as error:
             raise CostError(
