@@ -2,8 +2,8 @@
 
     python benchmarks/draft.py
 
-Candidates differ little from θ, so much of what θ decodes is what they decode. One parallel pass of every candidate over
-θ's output checks it up to the first token that changes, and decoding goes on from there: exact, for fewer single steps.
+Candidates differ little from θ, so much of what θ decodes is what they decode. One parallel pass of every candidate
+over θ's output checks it up to the first token that changes, and decoding goes on from there: exact, in fewer steps.
 Measured beside the plain loop, on the demo's candidates and on the paper's noise; outputs are compared.
 """
 

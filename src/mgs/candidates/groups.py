@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
@@ -59,6 +61,13 @@ class Groups:
             numbers = torch.arange(self.num, device=device)
             known[leading, device] = numbers.repeat_interleave(sizes, output_size=leading)
         return known[leading, device]
+
+    def places(self, leading: int, device: torch.device) -> Tensor:
+        """Where each row goes in a grid of K × the largest group."""
+        sizes = self.sizes(leading)
+        starts = torch.tensor([0, *accumulate(sizes)][:-1], device=device)
+        index = self.index(leading, device)
+        return index * max(sizes) + torch.arange(leading, device=device) - starts[index]
 
     def spread(self, values_K: Tensor, like: Tensor) -> Tensor:
         """One value (of any shape) a candidate → one a row of `like`, ready to broadcast over its middle dimensions."""

@@ -19,6 +19,8 @@ from torch import Tensor
 from mgs import kernels
 from mgs.candidates.groups import Groups
 
+FULL_ENOUGH = 0.7  # of a grid of uneven groups, for one batched product over all of it
+
 
 class Values(Protocol):
     """Rows are (N, …) tensors that lie candidate by candidate (see `Groups`)."""
@@ -44,10 +46,18 @@ class Stack:
 
     def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
         matrices = self.tensors_K.mT if transposed else self.tensors_K
-        parts = rows_NI.split(groups.sizes(len(rows_NI)))
+        sizes = groups.sizes(len(rows_NI))
+        largest = max(sizes)
+        if groups.even:
+            y = _batched(rows_NI.view(groups.num, largest, -1), matrices, bias_KO)
+            return y.view(len(rows_NI), -1)
+        if len(rows_NI) >= FULL_ENOUGH * groups.num * largest:  # one batched product is faster than many small ones
+            places = groups.places(len(rows_NI), rows_NI.device)
+            grid = rows_NI.new_zeros(groups.num * largest, rows_NI.shape[1])
+            grid[places] = rows_NI
+            return _batched(grid.view(groups.num, largest, -1), matrices, bias_KO).flatten(0, 1)[places]
         y = rows_NI.new_empty(len(rows_NI), matrices.shape[-1])
-        outs = y.split(groups.sizes(len(rows_NI)))
-        for k, (rows, out) in enumerate(zip(parts, outs, strict=True)):
+        for k, (rows, out) in enumerate(zip(rows_NI.split(sizes), y.split(sizes), strict=True)):
             if bias_KO is None:
                 torch.mm(rows, matrices[k], out=out)
             else:
@@ -152,3 +162,9 @@ class Factored:
         if self.a_KRn is not None and self.b_KRm is not None:
             tensor = tensor + self.a_KRn[k].float().T @ self.b_KRm[k].float()
         return tensor
+
+
+def _batched(rows_KMI: Tensor, matrices_KIO: Tensor, bias_KO: Tensor | None) -> Tensor:
+    if bias_KO is None:
+        return torch.bmm(rows_KMI, matrices_KIO)
+    return torch.baddbmm(bias_KO[:, None], rows_KMI, matrices_KIO)
