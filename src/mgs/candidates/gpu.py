@@ -19,6 +19,7 @@ from mgs.candidates.swap import PerCandidate, swapped, watched
 from mgs.candidates.values import Factored, Planes, Stack, Values
 from mgs.decoding import Decoder
 from mgs.decoding.graph import Loops
+from mgs.models.likelihood import evaluating
 from mgs.search import Proposal
 from mgs.search.directions import Layout
 
@@ -127,15 +128,12 @@ class OnGPU:
             groups, ins = self.buffers.groups, self.buffers.stand_ins
         out: list[Rows] = [[] for _ in numbers]
         binding = (str(work.decoder), len(numbers), where_weights_lie(model))
-        training = model.training
-        model.eval()
         try:
-            with fused(model), swapped(model, ins), watched(model, groups):
+            with evaluating(model), fused(model), swapped(model, ins), watched(model, groups):
                 for part in work.parts():
                     for mine, rows in zip(out, self._part(model, groups, part, binding), strict=True):
                         mine += rows
         finally:
-            model.train(training)
             if factored:
                 self.loops.clear()
         return out

@@ -22,7 +22,7 @@ from mgs.decoding.graph import Loops, supports_graph
 from mgs.decoding.loop import Process, decode_loop, ended_at
 from mgs.decoding.noise import gumbel, row_keys
 from mgs.errors import UserError, unknown
-from mgs.models.likelihood import is_encoder_decoder, padded
+from mgs.models.likelihood import evaluating, is_encoder_decoder, padded
 
 KINDS = ("greedy", "beam-N", "sample")
 TRAINING_LENGTH = 1.3  # × the longest target of the batch: the cap while training
@@ -134,28 +134,13 @@ class Decoder:
         left: Callable[[Tensor], object] = lambda kept: None,
     ) -> list[tuple[int, ...]]:
         """Decode these rows as one batch, each with its own key of noise; `left` as in the loop."""
-        training = model.training
-        model.eval()
-        try:
-            return self._rows(model, prefixes, room, eos, keys_B, left)
-        finally:
-            model.train(training)
-
-    def _rows(
-        self,
-        model: nn.Module,
-        prefixes: Sequence[Sequence[int]],
-        room: int,
-        eos: int,
-        keys_B: Tensor,
-        left: Callable[[Tensor], object],
-    ) -> list[tuple[int, ...]]:
         keys_B = keys_B.to(next(model.parameters()).device)
-        if self.beams == 1 and supports_graph(model):
-            return Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
-        if self.beams > 1 or not supports_loop(model):
-            return self.generate(model, prefixes, room, eos, keys_B)
-        return decode_loop(model, prefixes, room, eos, keys_B, self.process(), left)
+        with evaluating(model):
+            if self.beams == 1 and supports_graph(model):
+                return Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
+            if self.beams > 1 or not supports_loop(model):
+                return self.generate(model, prefixes, room, eos, keys_B)
+            return decode_loop(model, prefixes, room, eos, keys_B, self.process(), left)
 
     def process(self) -> Process | None:
         """What makes greedy search of a loop sample: filters, and noise on the log-probabilities."""

@@ -28,6 +28,26 @@ def _split(x):
 
 
 @triton.jit
+def _add_parts(
+    total, parts_ptr, counts_ptr, tile, part, PARTS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """The sum of a tile's parts, for the last of them to finish, always added in the same order, so that results
+    repeat; and whether this is the last. Leaves the count at zero for the next product."""
+    SIZE: tl.constexpr = BLOCK_M * BLOCK_N
+    mine = parts_ptr + tile * PARTS * SIZE
+    spot = tl.arange(0, BLOCK_N)[:, None] + tl.arange(0, BLOCK_M)[None, :] * BLOCK_N
+    tl.store(mine + part * SIZE + spot, total)
+    tl.debug_barrier()
+    last = tl.atomic_add(counts_ptr + tile, 1, sem="acq_rel") == PARTS - 1
+    if last:
+        total = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+        for i in tl.static_range(PARTS):
+            total += tl.load(mine + i * SIZE + spot, cache_modifier=".cg")
+        tl.atomic_xchg(counts_ptr + tile, 0, sem="release")
+    return total, last
+
+
+@triton.jit
 def _few_rows(
     x_ptr, high_ptr, low_ptr, unscale_ptr, bias_ptr, y_ptr, parts_ptr, counts_ptr,
     rows_each, num_out, num_in, w_in, w_out, low_group, bias_group,
@@ -36,8 +56,7 @@ def _few_rows(
 ):  # fmt: skip
     """yᵀ = Wᵀ xᵀ, so that the weights are the side the tensor cores want large.
 
-    Program (group, tile of outputs, part of the inputs). The last part of a tile to finish adds them up, always in the
-    same order, so that results repeat."""
+    Program (group, tile of outputs, part of the inputs)."""
     group, tile, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     n = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     length = tl.cdiv(tl.cdiv(num_in, PARTS), BLOCK_D) * BLOCK_D
@@ -79,17 +98,8 @@ def _few_rows(
         total = main + (rest + small * (tl.load(unscale_ptr) / ROW_SCALE))
         last = True
         if PARTS > 1:
-            mine = (group * tl.num_programs(1) + tile) * PARTS * BLOCK_M * BLOCK_N
-            spot = tl.arange(0, BLOCK_N)[:, None] + tl.arange(0, BLOCK_M)[None, :] * BLOCK_N
-            tl.store(parts_ptr + mine + part * BLOCK_M * BLOCK_N + spot, total)
-            tl.debug_barrier()
-            count = counts_ptr + group * tl.num_programs(1) + tile
-            last = tl.atomic_add(count, 1, sem="acq_rel") == PARTS - 1
-            if last:
-                total = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-                for i in tl.static_range(PARTS):
-                    total += tl.load(parts_ptr + mine + i * BLOCK_M * BLOCK_N + spot, cache_modifier=".cg")
-                tl.atomic_xchg(count, 0, sem="release")
+            tile_number = group * tl.num_programs(1) + tile
+            total, last = _add_parts(total, parts_ptr, counts_ptr, tile_number, part, PARTS, BLOCK_M, BLOCK_N)
         if last:
             if HAS_BIAS:
                 total += tl.load(bias_ptr + group * bias_group + n, mask=n < num_out, other=0.0)[:, None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -115,17 +116,24 @@ def score(
     lengths = padded_lengths(model, prefixes, targets)
     scores = [0.0] * len(lengths)
     budget = budget or _budget(model)
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
         for rows in token_batches(lengths, budget, order):
             sums = token_log_likelihoods(model, [prefixes[r] for r in rows], [targets[r] for r in rows], with_prefix)[0]
             for row, value in zip(rows, sums.double().sum(dim=1).tolist(), strict=True):
                 scores[row] = value
+    return scores
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model without dropout, for as long as the block lasts."""
+    training = model.training
+    model.eval()
+    try:
+        yield
     finally:
         model.train(training)
-    return scores
 
 
 def _budget(model: nn.Module) -> int:
