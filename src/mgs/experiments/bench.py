@@ -171,7 +171,8 @@ def measure_many(
         out["decode"], peak = with_memory(
             lambda: seconds(lambda step: engine.decode(model, proposal, range(num), batch), few, warm=1)
         )
-        out["copies"] = (peak - kept_by_rows(bench, model, engine, num)) / (4 * proposal.layout.size)
+        if peak is not None:
+            out["copies"] = (peak - kept_by_rows(bench, model, engine, num)) / (4 * proposal.layout.size)
         out["inference"] = seconds(
             lambda step: inference(model, proposal, many, decoder, bench.new_tokens), few, warm=1
         )
@@ -184,7 +185,8 @@ def measure_many(
         out["inference_over_generate"] = out["generate"] / out["inference"]
         line += (
             f"; decoding {out['decode']:.3g} s, {100 * out['share_of_inference']:.0f}% of inference's speed, which is "
-            f"{out['inference_over_generate']:.1f}× generate's; {out['copies']:.2g} model copies beside the cache"
+            f"{out['inference_over_generate']:.1f}× generate's"
+            + (f"; {out['copies']:.2g} model copies beside the cache" if "copies" in out else "")
         )
     say(line)
     return out
@@ -242,10 +244,10 @@ def now() -> float:
     return time.perf_counter()
 
 
-def with_memory(work: Callable[[], float]) -> tuple[float, float]:
+def with_memory(work: Callable[[], float]) -> tuple[float, float | None]:
     """Its result, and the most memory that was in use during it (nobody counts without a GPU)."""
     if not torch.cuda.is_available():
-        return work(), float("nan")
+        return work(), None
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     return work(), float(torch.cuda.max_memory_allocated())
