@@ -22,7 +22,7 @@ def test_the_defaults_are_the_papers_settings(make, config_type):
     assert config.optim == "adamw_torch" or config.optim.value.startswith("adamw_torch")
     assert config.batch_tokens == 1024
     assert config.context == 10
-    assert (config.decoder, config.max_new_tokens, config.eval_max_new_tokens) == ("greedy", None, 500)
+    assert (config.decoder, config.max_new_tokens, config.eval_max_new_tokens) == ("greedy", None, None)
     assert (config.eval_strategy, config.eval_steps, config.patience, config.keep_best) == ("steps", 100, 10, True)
 
 

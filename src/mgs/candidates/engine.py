@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-import psutil
 import torch
 from torch import nn
 
@@ -24,6 +23,7 @@ from mgs.data.completion import end_of_sequence
 from mgs.decoding import row_keys
 from mgs.decoding.decoder import room_for
 from mgs.decoding.graph import supports_graph
+from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.metrics import texts
 from mgs.models import searched_parameters
 from mgs.search import Proposal
@@ -164,23 +164,6 @@ class Candidates:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def bytes_per_row(model: nn.Module, positions: int) -> int:
-    """What decoding one row keeps: keys and values of every position, and a few copies of the logits."""
-    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
-    hidden = config.hidden_size
-    heads = getattr(config, "num_attention_heads", None) or 1  # some models have none
-    kv_share = (getattr(config, "num_key_value_heads", None) or heads) / heads
-    layers = config.num_hidden_layers
-    return int(4 * (2 * layers * hidden * kv_share * positions + 4 * config.vocab_size + 16 * hidden))
-
-
-def free_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + cached
-    return psutil.virtual_memory().available
 
 
 def _thin(proposal: Proposal) -> int:

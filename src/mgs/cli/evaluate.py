@@ -1,4 +1,4 @@
-"""`mgs evaluate`: a table row for a model, and one for the human continuations."""
+"""`mgs evaluate`: a table row for a model, and for text completion one for the human continuations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mgs.cli.arguments import Parser
 from mgs.cli.options import DataOptions, ModelOptions, on_device
 from mgs.data import CONTEXT
 from mgs.decoding import EVALUATION_LENGTH, Decoder
-from mgs.metrics import evaluate_completion, human_figures
+from mgs.metrics import evaluate_completion, evaluate_translation, human_figures
 from mgs.models import load_model
 from mgs.report.tables import figures_table
 from mgs.training.config import option
@@ -28,8 +28,10 @@ class EvaluateOptions:
         None, "Model for the LM columns (default: the small model if the model shares its vocabulary)."
     )
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
-    max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap.")
-    examples: int = option(200, "Prefixes to decode, at most; 0 for all.")
+    max_new_tokens: int | None = option(
+        None, f"Decoding cap (default: {EVALUATION_LENGTH}; for translation twice the longest source)."
+    )
+    examples: int | None = option(None, "Prefixes to decode, at most; 0 for all (default: 200; all for translation).")
     context: int = option(CONTEXT, "Tokens of each sequence that are given.")
     seed: int = option(0, "Names the noise of a sampling decoder.")
     json: str | None = option(None, "Also write the figures to this file.")
@@ -37,16 +39,23 @@ class EvaluateOptions:
 
 def evaluate(argv: Sequence[str]) -> None:
     parser = Parser(
-        (ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out prefixes and print the figures."
+        (ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out data and print the figures."
     )
     models, data, options = parser.parse(argv)
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
-    scorer = on_device(load_model(options.scorer)) if options.scorer else default_scorer(models, model)
-    split = options.split or ("all" if Path(data.data).is_file() else "valid")
-    completions = data.completions(tokenizer, split, options.context, model, options.examples)
-    result = evaluate_completion(model, tokenizer, completions, decoder, scorer, options.max_new_tokens, options.seed)
-    rows = {models.model: result.figures, "human": human_figures(tokenizer, completions, scorer)}
+    data.check_task(model)
+    split = options.split or ("all" if Path(data.source).is_file() or "," in data.source else "valid")
+    limit = options.examples if options.examples is not None else (0 if data.translates else 200)
+    examples = data.examples(tokenizer, split, options.context, model, limit)
+    if data.translates:
+        result = evaluate_translation(model, tokenizer, examples, decoder, options.max_new_tokens, options.seed)
+        rows = {models.model: result.figures}
+    else:
+        scorer = on_device(load_model(options.scorer)) if options.scorer else default_scorer(models, model)
+        cap = options.max_new_tokens or EVALUATION_LENGTH
+        result = evaluate_completion(model, tokenizer, examples, decoder, scorer, cap, options.seed)
+        rows = {models.model: result.figures, "human": human_figures(tokenizer, examples, scorer)}
     figures_table(rows, result.signature)
     if options.json:
         Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")

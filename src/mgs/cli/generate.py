@@ -1,4 +1,4 @@
-"""`mgs generate`: continue prefixes, from the command line, from a file, or held-out ones of the data."""
+"""`mgs generate`: continue prefixes or translate, from the command line, from a file, or held-out ones of the data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from mgs.cli.arguments import Parser
 from mgs.cli.options import DataOptions, ModelOptions
 from mgs.data import CONTEXT
-from mgs.data.completion import marks_spaces
+from mgs.data.completion import end_of_sequence, marks_spaces
 from mgs.decoding import Decoder
 from mgs.errors import UserError
 from mgs.metrics import decode_texts, texts
+from mgs.models import window
+from mgs.models.likelihood import is_encoder_decoder
 from mgs.report.escape import printable
 from mgs.training.config import option
 
@@ -21,7 +25,7 @@ from mgs.training.config import option
 class GenerateOptions:
     """What to continue, and how."""
 
-    prompt: list[str] = option([], "Texts to continue; - reads them from standard input, one a line.")
+    prompt: list[str] = option([], "Texts to continue or translate; - reads them from standard input, one a line.")
     num: int = option(3, "Without --prompt: how many held-out prefixes to continue.")
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
     max_new_tokens: int = option(100, "Decoding cap.")
@@ -30,20 +34,36 @@ class GenerateOptions:
 
 
 def generate(argv: Sequence[str]) -> None:
-    parser = Parser((ModelOptions, DataOptions, GenerateOptions), "mgs generate", "Continue prefixes.")
+    parser = Parser((ModelOptions, DataOptions, GenerateOptions), "mgs generate", "Continue prefixes, or translate.")
     models, data, options = parser.parse(argv)
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
+    data.check_task(model)
     prompts = [line.strip() for line in sys.stdin] if options.prompt == ["-"] else options.prompt
     if options.prompt and not (prompts and all(prompt.strip() for prompt in prompts)):
         raise UserError("an empty prompt cannot be continued: give at least one word")
     if prompts:
-        space = " " if marks_spaces(tokenizer) else ""
-        prefixes = [tokenizer(space + prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
+        prefixes = encode(tokenizer, prompts, data.translates)
     else:
-        prefixes = [list(e.prefix) for e in data.completions(tokenizer, "valid", options.context, model, options.num)]
+        prefixes = [list(e.prefix) for e in data.examples(tokenizer, "valid", options.context, model, options.num)]
     if not prefixes or not all(prefixes):
         raise UserError("an empty prompt cannot be continued: give at least one word")
+    check_fit(model, prefixes)
     outputs = decode_texts(model, tokenizer, prefixes, decoder, options.max_new_tokens, (options.seed,))
     for prefix, output in zip(texts(tokenizer, prefixes), outputs, strict=True):
-        print(f"{printable(prefix.strip())} ▸{printable(output)}{' ⟨eos⟩' if output.ended else ' …'}\n")
+        arrow = " ▸ " if data.translates else " ▸"  # a continuation brings its own space
+        print(f"{printable(prefix.strip())}{arrow}{printable(output)}{' ⟨eos⟩' if output.ended else ' …'}\n")
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], translates: bool) -> list[list[int]]:
+    """Prefixes as in training: a source ends in ⟨eos⟩; a text to be continued begins as a word."""
+    space = " " if not translates and marks_spaces(tokenizer) else ""
+    rows = [tokenizer(space + prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]
+    return [[*row, end_of_sequence(tokenizer)] if translates and row else row for row in rows]
+
+
+def check_fit(model: PreTrainedModel, prefixes: Sequence[Sequence[int]]) -> None:
+    """A causal model's decoder says so itself; an encoder would fail deep inside."""
+    longest, limit = max(map(len, prefixes)), window(model)
+    if is_encoder_decoder(model) and limit and longest > limit:
+        raise UserError(f"a source of {longest} tokens does not fit the model's window of {limit}: cut it")

@@ -12,10 +12,14 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mgs.costs import COST_NAMES, CostFunction
-from mgs.data import Completions, load_completions
+from mgs.data import Completions, load_completions, load_lines, load_pairs, load_sentences
 from mgs.errors import UserError, unknown
 from mgs.models import load_model, load_tokenizer, window
+from mgs.models.likelihood import is_encoder_decoder
+from mgs.models.translation import TRANSLATION_PRESETS
 from mgs.training.config import option
+
+TASKS = ("completion", "translation")
 
 
 @dataclass
@@ -37,14 +41,55 @@ def on_device(model: PreTrainedModel) -> PreTrainedModel:
 
 
 @dataclass
-class DataOptions:
+class PairOptions:
+    """Sentence pairs, with --task translation: 'FILE.de,FILE.en', a tab-separated file, a folder, a `datasets` name."""
+
+    languages: str | None = option(None, "What is translated into what, as in de-en: folders and datasets need it.")
+    source_column: int = option(0, "Column of a tab-separated file to translate from, 0 or 1.")
+    lowercase: bool = option(False, "Lowercase both sides.")
+    unescape: bool = option(False, "Turn &apos; and the like into the characters they stand for.")
+    max_length: int | None = option(None, "Leave out pairs with a side of more tokens (default: the model's window).")
+    max_ratio: float | None = option(None, "Leave out pairs with one side over this many times the other.")
+
+
+@dataclass
+class DataOptions(PairOptions):
     """The data."""
 
-    data: str = option("docstrings", "Sequences, one a line: docstrings, a file, a folder, or a `datasets` name.")
+    task: str | None = option(None, "Task: completion or translation (default: what the model is for).")
+    data: str | None = option(
+        None, "Sequences, one a line: a file, a folder, or a `datasets` name (default: docstrings, or cldr for pairs)."
+    )
     drop_headings: bool = option(False, "Leave out lines that are headings, ` = Title = `.")
     min_length: int = option(0, "Leave out sequences of fewer tokens, the end counted.")
 
-    def completions(
+    def __post_init__(self) -> None:
+        if self.task not in (None, *TASKS):
+            raise unknown("task", self.task, TASKS)
+
+    @property
+    def translates(self) -> bool:
+        return self.task == "translation"
+
+    @property
+    def source(self) -> str:
+        return self.data or ("cldr" if self.translates else "docstrings")
+
+    def settle_task(self, model: str) -> None:
+        """The task that a model, named but not yet loaded, is for, unless one was given."""
+        if self.task is None and model.removeprefix("new:") in TRANSLATION_PRESETS:
+            self.task = "translation"
+
+    def check_task(self, model: nn.Module) -> None:
+        """From the model, unless given; then it must fit."""
+        encoder = is_encoder_decoder(model)
+        self.task = self.task or ("translation" if encoder else "completion")
+        if self.translates != encoder:
+            kind = "an encoder-decoder" if encoder else "a causal"
+            needed = "a causal model" if encoder else "an encoder-decoder, such as new:iwslt or a Marian model"
+            raise UserError(f"the task {self.task!r} needs {needed}, and this is {kind} model")
+
+    def examples(
         self,
         tokenizer: PreTrainedTokenizerBase,
         split: str,
@@ -53,16 +98,28 @@ class DataOptions:
         limit: int | None = None,
         source: str | None = None,
     ) -> Completions:
-        return load_completions(
-            source or self.data,
-            tokenizer,
-            split,
-            context=context,
-            drop_headings=self.drop_headings,
-            max_examples=limit or None,
-            max_length=window(model) if model is not None else None,
-            min_length=self.min_length,
-        )
+        longest = window(model) if model is not None else None
+        common: dict[str, Any] = {"max_examples": limit or None, "min_length": self.min_length}
+        if self.translates:
+            common |= {"max_length": min((n for n in (self.max_length, longest) if n), default=None)}
+            options = self.how_to_read() | {"max_ratio": self.max_ratio} | common
+            return load_pairs(source or self.source, tokenizer, split, **options)
+        options = {"context": context, "drop_headings": self.drop_headings, "max_length": longest} | common
+        return load_completions(source or self.source, tokenizer, split, **options)
+
+    def lines(self, split: str) -> list[str]:
+        """The text alone, to train a tokenizer on."""
+        if not self.translates:
+            return list(load_lines(self.source, split))
+        return [side for pair in load_sentences(self.source, split, **self.how_to_read()) for side in pair]
+
+    def how_to_read(self) -> dict[str, Any]:
+        return {
+            "languages": self.languages,
+            "source": self.source_column,
+            "lowercase": self.lowercase,
+            "unescape": self.unescape,
+        }
 
 
 def load_cost(name: str) -> str | CostFunction:

@@ -11,10 +11,12 @@ import yaml
 from transformers import set_seed
 
 from mgs.cli.arguments import Parser
-from mgs.cli.options import DataOptions, ModelOptions, load_cost
-from mgs.data import load_lines
+from mgs.cli.options import DataOptions, ModelOptions, load_cost, on_device
+from mgs.costs import COST_NAMES
 from mgs.errors import UserError, unknown
 from mgs.models import PRESETS, load_model, train_tokenizer
+from mgs.models.subwords import train_joint_bpe
+from mgs.models.translation import TRANSLATION_PRESETS
 from mgs.report.tables import figures_table
 from mgs.training import (
     MGSConfig,
@@ -42,11 +44,21 @@ SUMMARY = "Train a model with {name}. Everything has a default; the same command
 class RunOptions:
     """The run."""
 
-    cost: str = option("lm", "Task cost: lm, edit, repetition, nontermination, or FILE.py:FUNCTION (not for mle).")
+    cost: str | None = option(
+        None, f"Task cost: {', '.join(COST_NAMES)} or FILE.py:FUNCTION (default: lm; sbleu for translation)."
+    )
     eval_data: str | None = option(None, "Sequences to evaluate on (default: the validation split of --data).")
-    eval_examples: int = option(200, "Prefixes an evaluation decodes, at most; 0 for all.")
+    eval_examples: int | None = option(
+        None, "Prefixes an evaluation decodes, at most; 0 for all (default: 200; all for translation)."
+    )
     resume: bool = option(False, "Go on from the newest checkpoint in --out; start if there is none.")
     overwrite: bool = option(False, "Start anew in a folder that holds an earlier run.")
+
+    def settle(self, translates: bool) -> None:
+        """What the task decides where nothing was said."""
+        self.cost = self.cost or ("sbleu" if translates else "lm")
+        if self.eval_examples is None:
+            self.eval_examples = 0 if translates else 200
 
 
 def train(argv: Sequence[str]) -> None:
@@ -64,20 +76,16 @@ def train(argv: Sequence[str]) -> None:
         (ModelOptions, DataOptions, RunOptions, config_type), f"mgs train {method}", SUMMARY.format(name=method)
     )
     models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
-    cost = () if method == "mle" else (load_cost(run.cost),)
+    given = load_cost(run.cost) if run.cost else None  # a wrong name is said before a model is loaded
     folder = Path(config.output_dir)
     check_folder(folder, run)
 
     set_seed(config.seed)
     model, tokenizer = load_or_make(models, data)
-    held_out = {"split": "valid"} if run.eval_data is None else {"split": "all", "source": run.eval_data}
-    train_split = "train" if run.eval_data is None else "all"
-    train_data = data.completions(tokenizer, train_split, config.context, model)
-    eval_data = None
-    if config.eval_strategy != "no":
-        eval_data = data.completions(
-            tokenizer, context=config.context, model=model, limit=run.eval_examples, **held_out
-        )
+    data.check_task(model)
+    run.settle(data.translates)
+    cost = () if method == "mle" else (given or run.cost,)
+    train_data, eval_data = load_data(data, run, config, tokenizer, model)
     trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
 
     save_configuration(folder, models, data, run, config)
@@ -102,13 +110,27 @@ def check_folder(folder: Path, run: RunOptions) -> None:
 
 def load_or_make(models: ModelOptions, data: DataOptions) -> tuple[Any, Any]:
     """The model and its tokenizer; a new model without a tokenizer gets one trained on the data."""
-    preset = models.model.removeprefix("new:")
-    if models.model.startswith("new:") and models.tokenizer is None:
-        if preset not in PRESETS:
-            raise unknown("preset", preset, PRESETS)
-        tokenizer = train_tokenizer(load_lines(data.data, "train"), PRESETS[preset]["vocabulary"])
-        return load_model(models.model, tokenizer), tokenizer
-    return models.load()
+    if not models.model.startswith("new:") or models.tokenizer is not None:
+        return models.load()
+    preset, sizes = models.model.removeprefix("new:"), PRESETS | TRANSLATION_PRESETS
+    if preset not in sizes:
+        raise unknown("preset", preset, sizes)
+    data.settle_task(models.model)
+    vocabulary, lines = sizes[preset]["vocabulary"], data.lines("train")
+    translates = preset in TRANSLATION_PRESETS
+    tokenizer = train_joint_bpe(lines, vocabulary, data.lowercase) if translates else train_tokenizer(lines, vocabulary)
+    return on_device(load_model(models.model, tokenizer)), tokenizer
+
+
+def load_data(data: DataOptions, run: RunOptions, config: Any, tokenizer: Any, model: Any) -> tuple[Any, Any]:
+    """What is trained on, and what is evaluated on, if anything is."""
+    held_out = {"split": "valid"} if run.eval_data is None else {"split": "all", "source": run.eval_data}
+    train_split = "train" if run.eval_data is None else "all"
+    train_data = data.examples(tokenizer, train_split, config.context, model)
+    if config.eval_strategy == "no":
+        return train_data, None
+    eval_data = data.examples(tokenizer, context=config.context, model=model, limit=run.eval_examples, **held_out)
+    return train_data, eval_data
 
 
 def save_configuration(folder: Path, *parts: Any) -> None:

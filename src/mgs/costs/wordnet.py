@@ -29,20 +29,32 @@ ENDINGS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-def folder() -> Path:
-    """Where WordNet is, or an error that says how to get it."""
+def places() -> list[Path]:
+    """Where to look."""
     named = [
         Path(os.environ[name], *below) for name, *below in (("WNSEARCHDIR",), ("WNHOME", "dict")) if name in os.environ
     ]
-    places = [*named, *map(Path, PLACES)]
-    for place in places:
-        if all((place / f"index.{part}").is_file() for part in ENDINGS):
+    return [*named, *map(Path, PLACES)]
+
+
+def has_wordnet() -> bool:
+    return any(map(_is_database, places()))
+
+
+def folder() -> Path:
+    """Where WordNet is, or an error that says how to get it."""
+    for place in places():
+        if _is_database(place):
             return place
     raise UserError(
-        f"the cost 'meteor' needs WordNet 3, which is in none of {', '.join(map(str, places))}: install it (Debian and "
-        "Ubuntu: apt-get install wordnet-base), or unpack WNdb-3.0.tar.gz from wordnet.princeton.edu and set "
-        "WNSEARCHDIR to the folder with index.noun"
+        f"the cost 'meteor' needs WordNet 3, which is in none of {', '.join(map(str, places()))}: install it "
+        "(Debian and Ubuntu: apt-get install wordnet-base), or unpack WNdb-3.0.tar.gz from wordnet.princeton.edu and "
+        "set WNSEARCHDIR to the folder with index.noun"
     )
+
+
+def _is_database(place: Path) -> bool:
+    return all((place / f"index.{part}").is_file() for part in ENDINGS)
 
 
 class WordNet:

@@ -20,6 +20,7 @@ from transformers import (
 from mgs.decoding.cache import supports_loop
 from mgs.decoding.graph import Loops, supports_graph
 from mgs.decoding.loop import Process, decode_loop, ended_at
+from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.decoding.noise import gumbel, row_keys
 from mgs.errors import UserError, unknown
 from mgs.models.likelihood import evaluating, is_encoder_decoder, padded
@@ -38,7 +39,8 @@ NEUTRAL: dict[str, Any] = {
     "early_stopping": False,
     "min_new_tokens": 0,
 }
-ROWS_AT_ONCE = {"cpu": 64, "cuda": 512}
+ROWS_AT_ONCE = {"cpu": 64, "cuda": 8_192}
+MEMORY_SHARE = 0.3  # of what is free, for the rows that are decoded at once
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,25 @@ class Decoder:
         `done` is told how many rows have just been finished, for a progress bar."""
         keys_B = row_keys(range(len(prefixes)), *noise)
         room = room_for(model, prefixes, max_new_tokens)
-        at_once = max(1, ROWS_AT_ONCE.get(next(model.parameters()).device.type, 64) // self.beams)
-        out: list[tuple[int, ...]] = []
+        at_once = self._at_once(model, prefixes, room)
+        out: list[tuple[int, ...]] = [()] * len(prefixes)
+        order = sorted(range(len(prefixes)), key=lambda row: len(prefixes[row]))  # least padding
         for start in range(0, len(prefixes), at_once):
-            rows = slice(start, start + at_once)
-            out += self.rows(model, prefixes[rows], room, eos, keys_B[rows])
-            done(len(prefixes[rows]))
+            some = order[start : start + at_once]
+            for row, decoded in zip(
+                some, self.rows(model, [prefixes[i] for i in some], room, eos, keys_B[some]), strict=True
+            ):
+                out[row] = decoded
+            done(len(some))
         return out
+
+    def _at_once(self, model: nn.Module, prefixes: Sequence[Sequence[int]], room: int) -> int:
+        device = next(model.parameters()).device
+        rows = ROWS_AT_ONCE.get(device.type, 64)
+        if hasattr(model, "config"):
+            each = bytes_per_row(model, room + max(map(len, prefixes), default=0))
+            rows = min(rows, int(MEMORY_SHARE * free_memory(device) / each))
+        return max(1, rows // self.beams)
 
     def rows(
         self,

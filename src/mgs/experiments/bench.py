@@ -25,11 +25,11 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrain
 
 import mgs
 from mgs.candidates import Candidates, Task
-from mgs.candidates.engine import bytes_per_row
 from mgs.candidates.gpu import OnGPU, Work
 from mgs.costs import Cost
 from mgs.decoding import Decoder, row_keys
 from mgs.decoding.graph import supports_graph
+from mgs.decoding.memory import bytes_per_row
 from mgs.errors import unknown
 from mgs.methods.method import Key
 from mgs.methods.mgs import MGS
@@ -168,11 +168,14 @@ def measure_many(
         engine = method.candidates
         engine.task = task = replace(task, cost=Cost.of("edit"))  # the scoring model goes: it is not the engine's
         method.task = task
+        groups: list[int] = []
         out["decode"], peak = with_memory(
-            lambda: seconds(lambda step: engine.decode(model, proposal, range(num), batch), few, warm=1)
+            lambda: seconds(
+                lambda step: engine.decode(model, proposal, range(num), batch, done=groups.append), few, warm=1
+            )
         )
         if peak is not None:
-            out["copies"] = (peak - kept_by_rows(bench, model, engine, num)) / (4 * proposal.layout.size)
+            out["copies"] = (peak - kept_by_rows(bench, model, max(groups))) / (4 * proposal.layout.size)
         out["inference"] = seconds(
             lambda step: inference(model, proposal, many, decoder, bench.new_tokens), few, warm=1
         )
@@ -253,10 +256,9 @@ def with_memory(work: Callable[[], float]) -> tuple[float, float | None]:
     return work(), float(torch.cuda.max_memory_allocated())
 
 
-def kept_by_rows(bench: Bench, model: nn.Module, engine: Candidates, num: int) -> float:
+def kept_by_rows(bench: Bench, model: nn.Module, together: int) -> float:
     """Bytes of keys and values of the candidates that are decoded together."""
     room = -(-(CONTEXT + bench.new_tokens) // 64) * 64
-    together = min(num, (engine.most_rows or num * bench.rows) // bench.rows)
     return bench.rows * together * (bytes_per_row(model, room) - bytes_per_row(model, 0))
 
 

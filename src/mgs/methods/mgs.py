@@ -38,6 +38,7 @@ class MGS(Stateless):
     max_gradient_norm: float = 1.0
     log_base: bool = False
     bf16: bool = False
+    label_smoothing: float = 0.0  # of the likelihood whose gradients are the centres
     progress: bool = False  # a bar within each update that takes more than a few seconds
     name: str = "mgs"
 
@@ -68,7 +69,7 @@ class MGS(Stateless):
         gradients, losses = [], []
         cut = parts(batch, self.num_gradients, self.split)
         for part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
-            gradient, loss = mle_gradient(model, part, self.bf16)
+            gradient, loss = mle_gradient(model, part, self.bf16, label_smoothing=self.label_smoothing)
             ascent = dict(zip(gradient, torch._foreach_neg(list(gradient.values())), strict=True))
             gradients.append(clipped(ascent, self.max_gradient_norm))
             losses.append(loss)

@@ -21,7 +21,9 @@ def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_sm
     return F.cross_entropy(logits_NV.float(), tokens_N, label_smoothing=label_smoothing)
 
 
-def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK) -> tuple[Direction, float]:
+def mle_gradient(
+    model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK, label_smoothing: float = 0.0
+) -> tuple[Direction, float]:
     """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time."""
     lengths = padded_lengths(model, batch.prefixes, batch.targets)
     num_targets = sum(len(target) for target in batch.targets)
@@ -31,7 +33,7 @@ def mle_gradient(model: nn.Module, batch: Batch, bf16: bool = False, budget: int
         piece = batch.select(rows)
         share = sum(len(target) for target in piece.targets) / num_targets
         with autocast(model, bf16):
-            part = mle_loss(model, piece) * share
+            part = mle_loss(model, piece, label_smoothing=label_smoothing) * share
         loss += part.item()
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient

@@ -56,11 +56,10 @@ def risk(scores: Tensor, costs: list[float], owner: list[int], num_rows: int) ->
     """Σ softmax(scores within each row) · cost, averaged over rows."""
     index = torch.tensor(owner, device=scores.device)
     costs_N = torch.tensor(costs, device=scores.device, dtype=scores.dtype)
-    terms = []
-    for row in range(num_rows):
-        mine = index == row
-        terms.append((torch.softmax(scores[mine], dim=0) * costs_N[mine]).sum())
-    return torch.stack(terms).mean()
+    top = scores.new_full((num_rows,), -torch.inf).scatter_reduce(0, index, scores.detach(), "amax")
+    shares = (scores - top[index]).exp()  # of the row's likeliest
+    sums = scores.new_zeros(num_rows).index_add(0, index, shares)
+    return (shares / sums[index] * costs_N).sum() / num_rows
 
 
 def _extend(members: list[list[Text]], more: list[Text]) -> None:

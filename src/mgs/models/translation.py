@@ -11,6 +11,7 @@ from mgs.errors import UserError, unknown
 #: Sizes by name. `iwslt` is the paper's: post-norm, sinusoidal positions, the decoder's embeddings also its output.
 TRANSLATION_PRESETS: dict[str, dict[str, Any]] = {
     "iwslt": {"layers": 6, "width": 512, "feed_forward": 1024, "heads": 4, "dropout": 0.3, "vocabulary": 10_000},
+    "iwslt-small": {"layers": 4, "width": 256, "feed_forward": 512, "heads": 4, "dropout": 0.3, "vocabulary": 10_000},
     "iwslt-tiny": {"layers": 2, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.1, "vocabulary": 1_000},
 }
 POSITIONS = 512

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mgs.metrics import COLUMNS
+from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS
 
 HEADINGS = {
+    "bleu": "BLEU",
+    "sbleu": "SBLEU",
+    "meteor": "METEOR",
+    "chrf": "chrF",
     "lm": "LM",
     "lm_with_prefix": "LM+prefix",
     "edit": "Edit",
@@ -15,11 +19,17 @@ HEADINGS = {
     "length": "Length",
     "perplexity": "PPL",
 }
-DIGITS = {"edit": 3, "nontermination": 3, "repetition": 3}
+DIGITS = {"bleu": 2, "sbleu": 2, "meteor": 2, "edit": 3, "nontermination": 3, "repetition": 3}
 
 
 def cell(column: str, value: float | None) -> str:
     return "–" if value is None else f"{value:.{DIGITS.get(column, 1)}f}"
+
+
+def columns_of(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The columns that any row has, in the order of the task's table."""
+    present = set().union(*rows.values())
+    return [name for name in (TRANSLATION_COLUMNS if "bleu" in present else COLUMNS) if name in present]
 
 
 def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title: str = "") -> None:
@@ -28,7 +38,7 @@ def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title
     from rich.console import Console
     from rich.table import Table
 
-    shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
+    shown = columns_of(rows)
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", overflow="fold", min_width=min(17, max(map(len, rows))))  # long names give way to figures
     for name in shown:
@@ -42,7 +52,7 @@ def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title
 
 def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
     """The same as Markdown."""
-    shown = [name for name in COLUMNS if any(name in figures for figures in rows.values())]
+    shown = columns_of(rows)
     lines = ["| | " + " | ".join(HEADINGS[name] for name in shown) + " |", "|---|" + "---:|" * len(shown)]
     lines += [
         f"| {row} | " + " | ".join(cell(name, figures.get(name)) for name in shown) + " |"

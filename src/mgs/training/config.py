@@ -14,6 +14,8 @@ from mgs.errors import UserError, unknown
 from mgs.methods.mgs import SPLITS
 from mgs.search import ProposalForm, Temperature
 
+#: Figures that are better when they are greater. All others are costs.
+SCORES = ("bleu", "sbleu", "meteor", "chrf")
 #: Options of the library that belong into every resolved configuration.
 ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 
@@ -45,9 +47,14 @@ class SequenceConfig(TrainingArguments):
     context: int = option(10, "Tokens of each sequence that are given; the rest is to be continued.")
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
     max_new_tokens: int | None = option(None, "Decoding cap in training (default: 1.3 x the batch's longest target).")
-    eval_max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap in evaluation.")
+    eval_max_new_tokens: int | None = option(
+        None, f"Decoding cap in evaluation (default: {EVALUATION_LENGTH}; for translation twice the source)."
+    )
     patience: int = option(10, "Stop after this many evaluations without a better task cost; 0 never stops early.")
     keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
+    best_by: str | None = option(
+        None, "Figure that tells the best evaluation (default: bleu for translation; else perplexity for mle, or cost)."
+    )
 
     output_dir: str | None = option(None, "Folder for the final model, checkpoints and logs.")
     max_steps: int = option(-1, "Updates in all; -1 trains for num_train_epochs.")
@@ -67,7 +74,7 @@ class SequenceConfig(TrainingArguments):
     restore_callback_states_from_checkpoint: bool = option(True, "Early stopping goes on counting where it was.")
     remove_unused_columns: bool = option(False, "Columns of the dataset reach the cost.")
 
-    best_metric = "eval_cost"
+    own_best = "cost"
 
     def __post_init__(self) -> None:
         if self.output_dir is None:  # the library would make one up
@@ -88,8 +95,11 @@ class SequenceConfig(TrainingArguments):
         Decoder.parse(self.decoder)
         if self.keep_best and self.eval_strategy != "no":
             self.load_best_model_at_end = True
-            self.metric_for_best_model = self.best_metric
-            self.greater_is_better = False
+            self.choose_best_by(self.best_by or self.own_best)
+
+    def choose_best_by(self, figure: str) -> None:
+        self.metric_for_best_model = f"eval_{figure}"
+        self.greater_is_better = figure in SCORES
 
     def resolved(self) -> dict[str, Any]:
         """Every option that is ours or differs from the library's default, as plain values."""
@@ -104,7 +114,7 @@ class MLEConfig(SequenceConfig):
 
     loss_on_prefix: bool = option(False, "Learn the prefix's tokens as well, e.g. when training from scratch.")
 
-    best_metric = "eval_perplexity"
+    own_best = "perplexity"
 
 
 @dataclass

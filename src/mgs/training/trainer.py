@@ -17,10 +17,10 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from mgs.data import BatchStream, Completions, as_completions
-from mgs.decoding import Decoder
+from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import CostError, UserError
 from mgs.methods import Key, Method
-from mgs.metrics import Evaluation, evaluate_completion
+from mgs.metrics import Evaluation, evaluate_completion, evaluate_translation
 from mgs.models import searched_parameters, window
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.training.callbacks import Bar, SaveWhenEvaluated, UpdateLog
@@ -58,6 +58,8 @@ class SequenceTrainer(Trainer):
         check_window(model, train)
         if held_out is None:
             args.eval_strategy, args.load_best_model_at_end = "no", False
+        if args.load_best_model_at_end and is_encoder_decoder(model):
+            args.choose_best_by(args.best_by or "bleu")
         callbacks = [SaveWhenEvaluated(), *kwargs.pop("callbacks", [])]
         if args.patience and args.load_best_model_at_end:
             callbacks.append(EarlyStoppingCallback(args.patience))
@@ -151,17 +153,17 @@ class SequenceTrainer(Trainer):
 
     def figures(self, data: Completions) -> dict[str, float]:
         """The table's columns and `cost`, from decoding with the training decoder."""
-        args = self.args
-        self.last_evaluation = evaluate_completion(
-            self.model,
-            self.processing_class,
-            data,
-            Decoder.parse(args.decoder),
-            self.scorer,
-            args.eval_max_new_tokens,
-            args.seed,
-            progress=not args.disable_tqdm,
-        )
+        args, decoder = self.args, Decoder.parse(self.args.decoder)
+        common: dict[str, Any] = {"seed": args.seed, "progress": not args.disable_tqdm}
+        if is_encoder_decoder(self.model):
+            self.last_evaluation = evaluate_translation(
+                self.model, self.processing_class, data, decoder, args.eval_max_new_tokens, **common
+            )
+        else:
+            cap = args.eval_max_new_tokens or EVALUATION_LENGTH
+            self.last_evaluation = evaluate_completion(
+                self.model, self.processing_class, data, decoder, self.scorer, cap, **common
+            )
         return dict(self.last_evaluation.figures)
 
     def _evaluation_data(self, eval_dataset: Any) -> Completions:

@@ -13,6 +13,8 @@ from mgs.data import Completions
 from mgs.decoding import Decoder
 from mgs.errors import UserError
 from mgs.methods import MGS, MLE, MRT, PG, Method, Mixed
+from mgs.metrics import COLUMNS
+from mgs.models.likelihood import is_encoder_decoder
 from mgs.training.config import MGSConfig, MLEConfig, MRTConfig, PGConfig, SamplingConfig, SequenceConfig
 from mgs.training.trainer import SequenceTrainer
 
@@ -31,16 +33,18 @@ class CostTrainer(SequenceTrainer):
     def __init__(
         self, model: nn.Module, cost: str | CostFunction, args: SequenceConfig, train_dataset: Any, **kwargs: Any
     ):
-        # The scoring model is the starting point, frozen before anything changes.
-        self.scorer = copy.deepcopy(model).eval().requires_grad_(False)
-        chosen = Cost("lm", LanguageModelCost(self.scorer)) if cost == "lm" else Cost.of(cost)
+        if cost == "lm" or not is_encoder_decoder(model):  # whose table has columns for it
+            # The scoring model is the starting point, frozen before anything changes.
+            self.scorer = copy.deepcopy(model).eval().requires_grad_(False)
+        chosen = Cost("lm", LanguageModelCost(self.scorer)) if self.scorer and cost == "lm" else Cost.of(cost)
         tokenizer = kwargs.get("processing_class")
         if tokenizer is None:
             raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
         self.task = Task(tokenizer, Decoder.parse(args.decoder), chosen, args.max_new_tokens)
         self.method = self.make_method(args)
         super().__init__(model, args, train_dataset, **kwargs)
-        self.scorer.to(self.args.device)
+        if self.scorer is not None:
+            self.scorer.to(self.args.device)
 
     def make_method(self, args: Any) -> Method:
         raise NotImplementedError
@@ -48,8 +52,9 @@ class CostTrainer(SequenceTrainer):
     def figures(self, data: Completions) -> dict[str, float]:
         figures = super().figures(data)
         assert self.last_evaluation is not None
-        if self.task.cost.name in figures:  # already a column
-            return {"cost": figures[self.task.cost.name]} | figures
+        name = self.task.cost.name
+        if name in COLUMNS and name in figures:
+            return {"cost": figures[name]} | figures
         from mgs.types import Batch
 
         batch = Batch(data.examples)
@@ -78,6 +83,7 @@ class MGSTrainer(CostTrainer):
             args.gradient_norm,
             args.log_base,
             args.bf16,
+            label_smoothing=args.label_smoothing_factor,
             progress=not args.disable_tqdm,
         )
 
@@ -108,4 +114,5 @@ class PGTrainer(CostTrainer):
 
 
 def mixed(method: Method, args: SamplingConfig) -> Method:
-    return Mixed(method, MLE(bf16=args.bf16), args.mle_share) if args.mle_share else method
+    mle = MLE(bf16=args.bf16, label_smoothing=args.label_smoothing_factor)
+    return Mixed(method, mle, args.mle_share) if args.mle_share else method

@@ -1,0 +1,24 @@
+"""How many rows are decoded at once: what the memory at hand takes."""
+
+from __future__ import annotations
+
+import psutil
+import torch
+from torch import nn
+
+
+def bytes_per_row(model: nn.Module, positions: int) -> int:
+    """What decoding one row keeps: keys and values of every position, and a few copies of the logits."""
+    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+    hidden = config.hidden_size
+    heads = getattr(config, "num_attention_heads", None) or 1  # some models have none
+    kv_share = (getattr(config, "num_key_value_heads", None) or heads) / heads
+    layers = config.num_hidden_layers
+    return int(4 * (2 * layers * hidden * kv_share * positions + 4 * config.vocab_size + 16 * hidden))
+
+
+def free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
+    return psutil.virtual_memory().available
