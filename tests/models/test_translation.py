@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from mgs.errors import UserError
-from mgs.models import load_model, log_likelihoods, new_model, score, token_log_likelihoods
+from mgs.models import load_model, log_likelihoods, new_model, score, searched_parameters, token_log_likelihoods
 from mgs.models.translation import TRANSLATION_PRESETS
 
 PAIRS = [((5, 6, 7, 1), (8, 9, 1)), ((6, 1), (4, 5, 6, 7, 1)), ((9, 8, 7, 6, 5, 1), (1,))]
@@ -75,3 +75,11 @@ def test_padding_must_not_be_the_end(tokenizer):
     tokenizer.pad_token = tokenizer.eos_token
     with pytest.raises(UserError, match="padding"):
         new_model("iwslt-tiny", tokenizer)
+
+
+def test_sinusoidal_positions_stay_fixed_when_a_model_is_loaded_again(tokenizer, tmp_path):
+    model = new_model("iwslt-tiny", tokenizer)
+    model.save_pretrained(tmp_path)
+    again = load_model(str(tmp_path))
+    assert set(searched_parameters(again)) == set(searched_parameters(model))
+    assert not any("embed_positions" in name for name in searched_parameters(again))

@@ -50,6 +50,9 @@ def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> P
         model = kind.from_pretrained(path, dtype=torch.float32, **safe, **options)
     except Exception as error:  # transformers raises many kinds for a wrong name or a broken folder
         raise _cannot_load("model", name, error) from None
+    for module in model.modules():
+        if "Sinusoidal" in type(module).__name__:  # a fixed table that loading makes a parameter like others
+            module.requires_grad_(False)
     return model
 
 

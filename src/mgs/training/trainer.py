@@ -119,7 +119,7 @@ class SequenceTrainer(Trainer):
         share = 1 / self.current_gradient_accumulation_steps
         parameters = searched_parameters(self.model)
         for name, gradient in outcome.gradient.items():
-            part = (gradient * share).to(parameters[name].dtype)
+            part = (gradient * share if share != 1 else gradient).to(parameters[name].dtype)
             earlier = parameters[name].grad
             parameters[name].grad = part if earlier is None else earlier + part
         self._record(outcome.loss, outcome.log)
