@@ -10,8 +10,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from mgs.cli.arguments import Parser
-from mgs.cli.options import DataOptions
 from mgs.data import CONTEXT, Completions, Translations
+from mgs.experiments.inputs import DataOptions
 from mgs.metrics import human_figures, texts
 from mgs.models import load_tokenizer
 from mgs.models.subwords import train_joint_bpe

@@ -10,9 +10,9 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from mgs.cli.arguments import Parser
-from mgs.cli.options import DataOptions, ModelOptions, on_device
 from mgs.data import CONTEXT
 from mgs.decoding import EVALUATION_LENGTH, Decoder
+from mgs.experiments.inputs import DataOptions, ModelOptions, on_device
 from mgs.metrics import evaluate_completion, evaluate_translation, human_figures
 from mgs.models import load_model
 from mgs.report.tables import figures_table

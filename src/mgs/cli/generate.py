@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mgs.cli.arguments import Parser
-from mgs.cli.options import DataOptions, ModelOptions
 from mgs.data import CONTEXT
 from mgs.data.completion import end_of_sequence, marks_spaces
 from mgs.decoding import Decoder
 from mgs.errors import UserError
+from mgs.experiments.inputs import DataOptions, ModelOptions
 from mgs.metrics import decode_texts, texts
 from mgs.models import window
 from mgs.models.likelihood import is_encoder_decoder

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": ("mgs.cli.train", "train a model: mgs train {mle,mgs,mrt,pg} [options]"),
     "evaluate": ("mgs.cli.evaluate", "decode held-out prefixes and print the table of figures"),
     "generate": ("mgs.cli.generate", "continue prefixes"),
+    "reproduce": ("mgs.cli.reproduce", "the runs of a table of the paper, and the table: mgs reproduce NAME [options]"),
     "bench": ("mgs.cli.bench", "time updates on this machine: candidates one by one, as one batch, decoding alone"),
     "data": ("mgs.cli.data", "show what a file becomes: pairs, lengths, human figures"),
 }

@@ -11,32 +11,13 @@ import yaml
 from transformers import set_seed
 
 from mgs.cli.arguments import Parser
-from mgs.cli.options import DataOptions, ModelOptions, load_cost, on_device
 from mgs.costs import COST_NAMES
 from mgs.errors import UserError, unknown
-from mgs.models import PRESETS, load_model, train_tokenizer
-from mgs.models.subwords import train_joint_bpe
-from mgs.models.translation import TRANSLATION_PRESETS
+from mgs.experiments.inputs import DataOptions, ModelOptions, load_cost
 from mgs.report.tables import figures_table
-from mgs.training import (
-    MGSConfig,
-    MGSTrainer,
-    MLEConfig,
-    MLETrainer,
-    MRTConfig,
-    MRTTrainer,
-    PGConfig,
-    PGTrainer,
-    newest_checkpoint,
-)
+from mgs.training import METHODS, newest_checkpoint
 from mgs.training.config import option
 
-METHODS: dict[str, tuple[Any, Any]] = {
-    "mle": (MLEConfig, MLETrainer),
-    "mgs": (MGSConfig, MGSTrainer),
-    "mrt": (MRTConfig, MRTTrainer),
-    "pg": (PGConfig, PGTrainer),
-}
 SUMMARY = "Train a model with {name}. Everything has a default; the same command with --resume goes on after a stop."
 
 
@@ -81,7 +62,7 @@ def train(argv: Sequence[str]) -> None:
     check_folder(folder, run)
 
     set_seed(config.seed)
-    model, tokenizer = load_or_make(models, data)
+    model, tokenizer = models.load_or_make(data)
     data.check_task(model)
     run.settle(data.translates)
     cost = () if method == "mle" else (given or run.cost,)
@@ -106,20 +87,6 @@ def check_folder(folder: Path, run: RunOptions) -> None:
         return
     if newest_checkpoint(folder) or (folder / "metrics.jsonl").exists():
         raise UserError(f"{folder} holds an earlier run: add --resume to go on with it, --overwrite, or another --out")
-
-
-def load_or_make(models: ModelOptions, data: DataOptions) -> tuple[Any, Any]:
-    """The model and its tokenizer; a new model without a tokenizer gets one trained on the data."""
-    if not models.model.startswith("new:") or models.tokenizer is not None:
-        return models.load()
-    preset, sizes = models.model.removeprefix("new:"), PRESETS | TRANSLATION_PRESETS
-    if preset not in sizes:
-        raise unknown("preset", preset, sizes)
-    data.settle_task(models.model)
-    vocabulary, lines = sizes[preset]["vocabulary"], data.lines("train")
-    translates = preset in TRANSLATION_PRESETS
-    tokenizer = train_joint_bpe(lines, vocabulary, data.lowercase) if translates else train_tokenizer(lines, vocabulary)
-    return on_device(load_model(models.model, tokenizer)), tokenizer
 
 
 def load_data(data: DataOptions, run: RunOptions, config: Any, tokenizer: Any, model: Any) -> tuple[Any, Any]:

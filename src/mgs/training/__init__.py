@@ -3,9 +3,10 @@
 from mgs.training.checkpoints import newest_checkpoint
 from mgs.training.config import MGSConfig, MLEConfig, MRTConfig, PGConfig, SequenceConfig
 from mgs.training.trainer import SequenceTrainer
-from mgs.training.trainers import CostTrainer, MGSTrainer, MLETrainer, MRTTrainer, PGTrainer
+from mgs.training.trainers import METHODS, CostTrainer, MGSTrainer, MLETrainer, MRTTrainer, PGTrainer
 
 __all__ = [
+    "METHODS",
     "CostTrainer",
     "MGSConfig",
     "MGSTrainer",

@@ -113,6 +113,15 @@ class PGTrainer(CostTrainer):
         return mixed(PG(self.task, args.num_samples, args.baseline_decay, args.bf16), args)
 
 
+#: Method → its configuration and its trainer.
+METHODS: dict[str, tuple[Any, Any]] = {
+    "mle": (MLEConfig, MLETrainer),
+    "mgs": (MGSConfig, MGSTrainer),
+    "mrt": (MRTConfig, MRTTrainer),
+    "pg": (PGConfig, PGTrainer),
+}
+
+
 def mixed(method: Method, args: SamplingConfig) -> Method:
     mle = MLE(bf16=args.bf16, label_smoothing=args.label_smoothing_factor)
     return Mixed(method, mle, args.mle_share) if args.mle_share else method

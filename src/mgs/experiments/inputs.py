@@ -1,4 +1,4 @@
-"""Options that several commands share, and the objects they name."""
+"""Models, data and costs by name, as commands and experiments are given them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from mgs.costs import COST_NAMES, CostFunction
 from mgs.data import Completions, load_completions, load_lines, load_pairs, load_sentences
 from mgs.errors import UserError, unknown
-from mgs.models import load_model, load_tokenizer, window
+from mgs.models import PRESETS, load_model, load_tokenizer, train_tokenizer, window
 from mgs.models.likelihood import is_encoder_decoder
+from mgs.models.subwords import train_joint_bpe
 from mgs.models.translation import TRANSLATION_PRESETS
 from mgs.training.config import option
 
@@ -31,6 +32,21 @@ class ModelOptions:
 
     def load(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         tokenizer = load_tokenizer(self.tokenizer or self.model)
+        return on_device(load_model(self.model, tokenizer)), tokenizer
+
+    def load_or_make(self, data: DataOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """As `load`, but a new model without a tokenizer gets one trained on the data."""
+        if not self.model.startswith("new:") or self.tokenizer is not None:
+            return self.load()
+        preset, sizes = self.model.removeprefix("new:"), PRESETS | TRANSLATION_PRESETS
+        if preset not in sizes:
+            raise unknown("preset", preset, sizes)
+        translates = preset in TRANSLATION_PRESETS
+        data.task = data.task or ("translation" if translates else "completion")
+        vocabulary, lines = sizes[preset]["vocabulary"], data.lines("train")
+        tokenizer = (
+            train_joint_bpe(lines, vocabulary, data.lowercase) if translates else train_tokenizer(lines, vocabulary)
+        )
         return on_device(load_model(self.model, tokenizer)), tokenizer
 
 
@@ -74,11 +90,6 @@ class DataOptions(PairOptions):
     @property
     def source(self) -> str:
         return self.data or ("cldr" if self.translates else "docstrings")
-
-    def settle_task(self, model: str) -> None:
-        """The task that a model, named but not yet loaded, is for, unless one was given."""
-        if self.task is None and model.removeprefix("new:") in TRANSLATION_PRESETS:
-            self.task = "translation"
 
     def check_task(self, model: nn.Module) -> None:
         """From the model, unless given; then it must fit."""

@@ -1,0 +1,77 @@
+"""An experiment as data: a grid of runs, and the paper's figures that theirs stand beside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgs.errors import unknown
+from mgs.experiments.inputs import DataOptions
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model: trained with `method` from `start`, a model's name or `@ROW`, what the first run of that row gave."""
+
+    row: str
+    method: str
+    start: str
+    seed: int = 0
+    cost: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its folder."""
+        return f"{slug(self.row)}-{self.seed}"
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides how it ends, apart from the study's data."""
+        return {"method": self.method, "start": self.start, "seed": self.seed, "cost": self.cost, **self.options}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs that make up a table. Figures are those of `splits`; `columns` are shown, with the paper's beside them."""
+
+    name: str
+    title: str
+    data: DataOptions
+    runs: Sequence[Run]
+    columns: Sequence[str]
+    splits: Sequence[str] = ("valid", "test")
+    examples: int | None = None  # of a split that figures come from; None is all
+    paper: Mapping[str, Mapping[str, Figures]] = field(default_factory=dict)  # row → split → column → figure
+
+    @property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(run.row for run in self.runs))
+
+    def named(self, name: str) -> Run:
+        for run in self.runs:
+            if run.name == name:
+                return run
+        raise unknown("run", name, [run.name for run in self.runs])
+
+    def before(self, run: Run) -> Run | None:
+        """The run that this one starts from, if it does."""
+        if not run.start.startswith("@"):
+            return None
+        return next(other for other in self.runs if other.row == run.start[1:])
+
+
+def seeded(runs: Sequence[Run], seeds: int) -> list[Run]:
+    """Each run with every seed."""
+    return [Run(r.row, r.method, r.start, seed, r.cost, r.options) for r in runs for seed in range(seeds)]
+
+
+def slug(text: str) -> str:
+    """
+    >>> slug("MRT-SBLEU (+MLE 0.1)")
+    'mrt-sbleu-mle-0.1'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")

@@ -1,0 +1,128 @@
+"""The paper's translation table: a baseline by MLE, MGS for three costs on top of it, MGS from scratch; and beside them
+what the paper cites instead of running, MRT, and PG, and MLE that just goes on.
+
+    smoke   minutes on two cores: formatted dates, units and names in German and English, a tiny model
+    small   one GPU: Multi30k, a model of 10 million parameters
+    paper   IWSLT'14 and the paper's own settings: days
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mgs.errors import UserError, unknown
+from mgs.experiments.inputs import DataOptions
+from mgs.experiments.study import Run, Study, seeded
+
+SCALES = ("smoke", "small", "paper")
+COLUMNS = ("bleu", "sbleu", "meteor", "edit")
+NOISES, TEMPERATURES = (0.01, 0.1, 1.0), (1.0, 10.0, 100.0)
+
+#: Row → split → figures of the paper's table (edit here as a share, there in percent).
+PAPER = {
+    row: {
+        split: dict(zip(COLUMNS, (*scores[:3], scores[3] / 100), strict=True))
+        for split, scores in zip(("valid", "test"), (figures[:4], figures[4:]), strict=True)
+    }
+    for row, figures in {
+        "MLE": (36.00, 36.22, 63.82, 47.88, 34.71, 35.67, 62.19, 50.74),
+        "MGS-SBLEU": (36.22, 36.58, 64.08, 47.25, 35.03, 35.89, 62.2, 50.23),
+        "MGS-METEOR": (36.26, 36.51, 64.13, 47.35, 34.98, 35.97, 62.49, 50.29),
+        "MGS-EDIT": (35.73, 36.42, 63.73, 46.83, 34.73, 35.95, 62.04, 49.45),
+        "MGS-SBLEU (train)": (36.19, 36.13, 63.65, 48.40, 34.80, 35.32, 61.95, 51.38),
+    }.items()
+}
+
+ADAM: dict[str, Any] = {"adam_beta2": 0.98, "weight_decay": 1e-4, "label_smoothing_factor": 0.1, "patience": 0}
+
+#: What each scale trains, from what, and how: from scratch, and when fine-tuning.
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "model": "new:iwslt-tiny",
+        "scratch": {"max_steps": 60, "eval_steps": 30, "batch_tokens": 2048, "learning_rate": 3e-3, "warmup_steps": 20},
+        "tune": {"max_steps": 4, "eval_steps": 2, "batch_tokens": 1024, "learning_rate": 1e-4},
+        "seeds": 1,
+        "examples": 40,
+    },
+    "small": {
+        "model": "new:iwslt-small",
+        "scratch": {
+            "max_steps": 1500,
+            "eval_steps": 250,
+            "batch_tokens": 32_768,
+            "by_length": True,
+            "learning_rate": 1.5e-3,
+            "lr_scheduler_type": "cosine",
+            "warmup_steps": 200,
+            "save_steps": 250,
+        },
+        "tune": {"max_steps": 90, "eval_steps": 30, "batch_tokens": 16_384, "learning_rate": 5e-5, "save_steps": 30},
+        "seeds": 3,
+        "examples": None,
+    },
+    "paper": {
+        "model": "new:iwslt",
+        "scratch": {
+            "max_steps": 100_000,
+            "eval_steps": 1000,
+            "batch_tokens": 8192,  # sources and targets
+            "by_length": True,
+            "learning_rate": 5e-4,
+            "lr_scheduler_type": "inverse_sqrt",
+            "warmup_steps": 4000,
+        },
+        "tune": {
+            "max_steps": 10_000,
+            "batch_tokens": 32_768,
+            "gradient_accumulation_steps": 4,
+            "learning_rate": 5e-4,
+            "lr_scheduler_type": "inverse_sqrt",
+            "warmup_steps": 4000,
+        },
+        "seeds": 1,
+        "examples": None,
+    },
+}
+#: The paper's choice on IWSLT'14, by a grid over NOISES and TEMPERATURES: when fine-tuning, and from scratch.
+TUNED = {"temperature": "100.0", "noise": 1.0, "noise_scale": "global"}
+FROM_SCRATCH = {"temperature": "1.0", "noise": 1.0, "noise_scale": "global"}
+
+
+def translation(scale: str, data: DataOptions) -> Study:
+    """The table."""
+    size = _size(scale, data)
+    tune, scratch = {**ADAM, **size["tune"]}, {**ADAM, **size["scratch"]}
+    mle = Run("MLE", "mle", size["model"], options=scratch)
+    tuned = [Run(f"MGS-{cost.upper()}", "mgs", "@MLE", 0, cost, tune | TUNED) for cost in ("sbleu", "meteor", "edit")]
+    tuned += [
+        Run("MRT-SBLEU", "mrt", "@MLE", 0, "sbleu", tune),
+        Run("PG-SBLEU", "pg", "@MLE", 0, "sbleu", tune),
+        Run("MLE (going on)", "mle", "@MLE", 0, None, tune),
+    ]
+    anew = Run("MGS-SBLEU (train)", "mgs", size["model"], 0, "sbleu", scratch | FROM_SCRATCH)
+    runs = [mle, *seeded(tuned, size["seeds"]), anew]
+    return Study("translation", "Translation", data, runs, COLUMNS, examples=size["examples"], paper=PAPER)
+
+
+def translation_grid(scale: str, data: DataOptions) -> Study:
+    """MGS-SBLEU under every noise and temperature of the paper's grid, and with automatic temperature."""
+    size = _size(scale, data)
+    tune = {**ADAM, **size["tune"]}
+    runs = [Run("MLE", "mle", size["model"], options={**ADAM, **size["scratch"]})]
+    for noise in NOISES:
+        for temperature in (*(f"{t}" for t in TEMPERATURES), "auto"):
+            options = tune | {"noise": noise, "temperature": temperature, "noise_scale": "global"}
+            runs.append(Run(f"noise {noise:g}, α {temperature}", "mgs", "@MLE", 0, "sbleu", options))
+    return Study("translation-grid", "Noise and temperature", data, runs, COLUMNS, ("valid",), size["examples"])
+
+
+def _size(scale: str, data: DataOptions) -> dict[str, Any]:
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    if scale != "smoke" and data.data is None:
+        wanted = "Multi30k" if scale == "small" else "IWSLT'14, German to English"
+        raise UserError(
+            f"scale {scale!r} needs {wanted}: give --data FOLDER with train, valid and test files and --languages de-en"
+        )
+    data.task = "translation"
+    return SIZES[scale]
