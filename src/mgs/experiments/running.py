@@ -30,6 +30,11 @@ Say = Callable[[str], object]
 
 
 def is_done(study: Study, run: Run, out: Path) -> bool:
+    """Trained as the study says, and evaluated on its splits."""
+    return is_trained(study, run, out) and set(study.splits) <= set(_read(out / run.name / RECORD).get("figures", ()))
+
+
+def is_trained(study: Study, run: Run, out: Path) -> bool:
     return _read(out / run.name / RECORD).get("settings") == described(study, run)
 
 
@@ -44,31 +49,40 @@ def described(study: Study, run: Run) -> dict[str, Any]:
 
 
 def execute(study: Study, run: Run, out: Path, progress: bool = True) -> None:
-    """Train and evaluate one run, unless it is done."""
+    """Train and evaluate one run, unless it is done; one that another study has trained is only evaluated."""
     if is_done(study, run, out):
         return
     folder = out / run.name
-    if folder.exists() and _read(folder / SETTINGS) != described(study, run):
+    trained = is_trained(study, run, out)
+    if folder.exists() and not trained and _read(folder / SETTINGS) != described(study, run):
         shutil.rmtree(folder)  # of other settings
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / SETTINGS, described(study, run))
     began = time.monotonic()
-    evaluations, steps = _train(study, run, out, folder, progress)
-    record = {
-        "settings": described(study, run),
-        "figures": {split: evaluation.figures for split, evaluation in evaluations.items()},
-        "signatures": {split: evaluation.signature for split, evaluation in evaluations.items()},
-        "updates": steps,
-        "seconds": round(time.monotonic() - began, 1),
-        "continuations": {split: evaluation.hypotheses[:20] for split, evaluation in evaluations.items()},
-    }
+    trainer, examples = _trainer(study, run, out, progress, trained)
+    record = _read(folder / RECORD)
+    if not trained:
+        trainer.train(resume_from_checkpoint=True)
+        trainer.save_model(str(folder))
+        seconds = round(time.monotonic() - began, 1)
+        record = {"settings": described(study, run), "updates": trainer.state.global_step, "seconds": seconds}
+    for split in study.splits:
+        trainer.figures(examples(split, study.examples))
+        evaluation: Evaluation = trainer.last_evaluation
+        record.setdefault("figures", {})[split] = evaluation.figures
+        record.setdefault("signatures", {})[split] = evaluation.signature
+        record.setdefault("continuations", {})[split] = evaluation.hypotheses[:20]
     _write(folder / RECORD, record)
+    for checkpoint in folder.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
 
 
-def _train(study: Study, run: Run, out: Path, folder: Path, progress: bool) -> tuple[dict[str, Evaluation], int]:
+def _trainer(study: Study, run: Run, out: Path, progress: bool, trained: bool) -> tuple[Any, Callable[..., Any]]:
+    """The run's trainer, with what it ended with if it has been trained, and a way to load examples."""
     set_seed(run.seed)
     before = study.before(run)
-    start = str(out / before.name) if before else run.start
+    folder = out / run.name
+    start = str(folder) if trained else str(out / before.name) if before else run.start
     model, tokenizer = ModelOptions(start).load_or_make(study.data)
     study.data.check_task(model)
     config_type, trainer_type = METHODS[run.method]
@@ -85,15 +99,7 @@ def _train(study: Study, run: Run, out: Path, folder: Path, progress: bool) -> t
         eval_dataset=examples("valid", study.examples),
         processing_class=tokenizer,
     )
-    trainer.train(resume_from_checkpoint=True)
-    trainer.save_model(str(folder))
-    evaluations = {}
-    for split in study.splits:
-        trainer.figures(examples(split, study.examples))
-        evaluations[split] = trainer.last_evaluation
-    for checkpoint in folder.glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)
-    return evaluations, trainer.state.global_step
+    return trainer, examples
 
 
 def run_all(
