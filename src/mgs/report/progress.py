@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mgs.experiments.study import Run, Study
-from mgs.report.plots import colour
 
 LOG = "metrics.jsonl"
 
@@ -37,30 +37,43 @@ def smooth(points: list[tuple[float, float]], num: int = 20) -> list[tuple[float
 
 
 def plot_study(study: Study, out: Path, file: Path) -> None:
-    """The first column on held-out data over updates; and of parameter search, how often an MLE candidate has the
-    highest weight, its share of all weight, and how much the weights differ."""
+    """The first column on held-out data over updates, from scratch and from there; and of parameter search, how often
+    an MLE candidate has the highest weight, its share of all weight, and how much the weights differ."""
     from matplotlib.figure import Figure
 
+    first = f"eval_{study.columns[0]}"
+    runs = [next(run for run in study.runs if run.row == row) for row in study.rows]
     panels = (
-        (f"eval_{study.columns[0]}", f"validation {study.columns[0]}"),
-        ("mle_won", "MLE candidate has the highest weight"),
-        ("mle_weight", "weight of MLE candidates"),
-        ("weights_std", "deviation of weights"),
+        (first, f"validation {study.columns[0]}, from scratch", [r for r in runs if not r.start.startswith("@")]),
+        (first, f"validation {study.columns[0]}, from there", [r for r in runs if r.start.startswith("@")]),
+        ("mle_won", "an MLE candidate has the highest weight", runs),
+        ("mle_weight", "weight of MLE candidates", runs),
+        ("weights_std", "deviation of weights", runs),
     )
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
-    for axes, (name, label) in zip(figure.subplots(2, 2).flat, panels, strict=True):
-        for row in study.rows:
-            run = next(run for run in study.runs if run.row == row)
-            points = curve(entries(run, out), name)
-            if name != panels[0][0]:
-                points = smooth(points)
+    logs = {run.row: entries(run, out) for run in runs}
+    figure = Figure(figsize=(12, 6.4), layout="constrained")
+    *places, last = figure.subplots(2, 3).flat
+    lines: dict[str, Any] = {}
+    for axes, (name, title, shown) in zip(places, panels, strict=True):
+        for run in shown:
+            points = curve(logs[run.row], name)
+            points = points if name == first else smooth(points)
             if points:
-                axes.plot(*zip(*points, strict=True), marker="o", markersize=2, label=row, color=colour(row))
+                style = {"marker": "o", "markersize": 2, "color": colour(run.row, study.rows)}
+                (lines[run.row],) = axes.plot(*zip(*points, strict=True), **style)
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("update")
-        axes.set_ylabel(label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        if axes.lines:
-            axes.legend(frameon=False, fontsize=7)
+    last.axis("off")
+    last.legend(lines.values(), lines, frameon=False, fontsize=8, loc="center left")
     figure.suptitle(f"{study.title}: the first run of each row", fontsize=10)
-    figure.savefig(file, dpi=130)
+    figure.savefig(file, dpi=110)
+
+
+def colour(row: str, rows: Sequence[str]) -> Any:
+    """Grey for MLE, and for the others one each."""
+    from matplotlib import colormaps
+
+    others = [name for name in rows if not name.startswith("MLE")]
+    return "#666666" if row not in others else colormaps["viridis"](0.9 * others.index(row) / max(1, len(others) - 1))
