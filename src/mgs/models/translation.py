@@ -46,5 +46,6 @@ def new_translation_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> Pr
         bos_token_id=tokenizer.pad_token_id,
         decoder_start_token_id=tokenizer.pad_token_id,
         forced_eos_token_id=None,
+        init_std=sizes["width"] ** -0.5,
     )
     return MarianMTModel(config)
