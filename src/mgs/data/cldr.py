@@ -32,7 +32,7 @@ STYLES: tuple[Literal["standard", "or"], ...] = ("standard", "or")  # of lists
 Phrase = Callable[[Any], str]  # what one locale makes of a thing
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def cldr_pairs(
     languages: tuple[str, str] = LANGUAGES, num: int = NUM_PAIRS, seed: int = 0
 ) -> tuple[tuple[str, str], ...]:
@@ -86,7 +86,8 @@ class Names:
         # Where a locale says nothing of a unit, its code is written.
         units = shared("unit_display_names")
         self.units = [u for u in units if all(u not in format_unit(2, u, locale=locale) for locale in locales)]
-        self.varieties = sorted(name for name in locale_identifiers() if name.count("_") in (1, 2))
+        known = set(self.languages)
+        self.varieties = sorted(v for v in locale_identifiers() if v.count("_") in (1, 2) and v.split("_")[0] in known)
 
 
 # -- kinds of things -------------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def _variety(draw: random.Random, names: Names) -> Phrase:
     from babel import Locale
 
     variety = Locale.parse(draw.choice(names.varieties))
-    return lambda locale: variety.get_display_name(locale) or variety.language
+    return lambda locale: variety.get_display_name(locale) or ""
 
 
 def _any_day(draw: random.Random) -> date:
