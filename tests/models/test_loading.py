@@ -115,7 +115,8 @@ def test_searched_parameters_are_those_that_require_gradients(tokenizer):
 def test_an_unknown_preset_names_the_nearest(tokenizer):
     with pytest.raises(
         UserError,
-        match=r"unknown preset 'tinny': did you mean 'tiny'\? \(allowed: tiny, small, gpt2, iwslt, iwslt-tiny\)",
+        match=r"unknown preset 'tinny': did you mean 'tiny'\? "
+        r"\(allowed: tiny, small, gpt2, iwslt, iwslt-tiny, one-layer\)",
     ):
         load_model("new:tinny", tokenizer)
 

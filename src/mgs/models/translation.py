@@ -12,6 +12,7 @@ from mgs.errors import UserError, unknown
 TRANSLATION_PRESETS: dict[str, dict[str, Any]] = {
     "iwslt": {"layers": 6, "width": 512, "feed_forward": 1024, "heads": 4, "dropout": 0.3, "vocabulary": 10_000},
     "iwslt-tiny": {"layers": 2, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.1, "vocabulary": 1_000},
+    "one-layer": {"layers": 1, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0, "vocabulary": 1_000},
 }
 POSITIONS = 512
 
