@@ -56,19 +56,9 @@ RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "MGS-SBLEU": (
         MGSTrainer,
         MGSConfig,
-        {
-            "max_steps": UPDATES,
-            "eval_steps": 20,
-            "learning_rate": 1e-3,
-            "temperature": "100",
-            "gradient_norm": 0.1,
-        },
+        {"max_steps": UPDATES, "eval_steps": 20, "learning_rate": 1e-3, "temperature": "100", "gradient_norm": 0.1},
     ),
-    "MRT-SBLEU (+MLE 0.1)": (
-        MRTTrainer,
-        MRTConfig,
-        {"max_steps": UPDATES, "eval_steps": 20, "learning_rate": 5e-4, "length_normalised": True},
-    ),
+    "MRT-SBLEU (+MLE 0.1)": (MRTTrainer, MRTConfig, {"max_steps": UPDATES, "eval_steps": 20, "learning_rate": 2e-4}),
     "PG-SBLEU (+MLE 0.1)": (PGTrainer, PGConfig, {"max_steps": UPDATES, "eval_steps": 20, "learning_rate": 1e-4}),
 }
 SHARED: dict[str, Any] = {
