@@ -1,11 +1,12 @@
-"""Where sentence pairs come from: two aligned files, a tab-separated one, a folder, or a `datasets` name.
+"""Where sentence pairs come from: two aligned files, a tab-separated one, a folder, a `datasets` name, or CLDR.
 
     FILE.de,FILE.en     two files, the source first; line n of one is the translation of line n of the other
     FILE.tsv            one file, a pair a line with a tab between; the source is the first column unless told otherwise
     FOLDER              train.de, train.en, val.de.xz, ...: the split is how a name begins, the language how it ends
     OWNER/NAME:CONFIG   a dataset of the hub with a column `translation`, or a column for each language
+    cldr                dates, amounts, names and the like as the package `babel` has them, de-en unless told otherwise
 
-Files may be compressed (.xz, .gz). Files without splits of their own are split by a hash of the source sentence: adding
+Files may be compressed (.xz, .gz). What has no splits of its own is split by a hash of the source sentence: adding
 pairs moves none, and a sentence that has several translations is never both trained on and tested.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mgs.data.cldr import LANGUAGES, cldr_pairs
 from mgs.data.sources import OPENERS, SPLIT_WORDS, SPLITS, load_hub, read_text_lines, split_of
 from mgs.errors import UserError, unknown
 
@@ -32,7 +34,9 @@ def read_pairs(name: str, split: str = "all", languages: str | None = None, sour
         raise unknown("split", split, SPLITS)
     wanted = _languages(languages) if languages is not None else None
     path = Path(name)
-    if path.is_file():
+    if name == "cldr":
+        pairs = _hashed_split(list(cldr_pairs(wanted or LANGUAGES)), split)
+    elif path.is_file():
         pairs = _hashed_split(_from_columns(path, source), split)
     elif "," in name:
         pairs = _hashed_split(_from_two_files(_two_files(name, wanted)), split)
@@ -148,7 +152,7 @@ def _files_of(files: Sequence[Path], language: str, folder: Path) -> dict[str, P
 
 
 def _from_hub(name: str, split: str, languages: Pair) -> list[Pair]:
-    dataset = load_hub(name, split, ["FILE.de,FILE.en"])
+    dataset = load_hub(name, split, ["FILE.de,FILE.en", "cldr"])
     columns: list[str] = list(dataset.column_names)
     if "translation" in columns and not set(languages) <= set(columns):
         rows = list(dataset["translation"])

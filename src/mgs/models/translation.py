@@ -13,6 +13,7 @@ TRANSLATION_PRESETS: dict[str, dict[str, Any]] = {
     "iwslt": {"layers": 6, "width": 512, "feed_forward": 1024, "heads": 4, "dropout": 0.3, "vocabulary": 10_000},
     "iwslt-small": {"layers": 4, "width": 256, "feed_forward": 512, "heads": 4, "dropout": 0.3, "vocabulary": 10_000},
     "iwslt-tiny": {"layers": 2, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.1, "vocabulary": 1_000},
+    "one-layer": {"layers": 1, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0, "vocabulary": 1_000},
 }
 POSITIONS = 512
 
@@ -47,5 +48,6 @@ def new_translation_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> Pr
         bos_token_id=tokenizer.pad_token_id,
         decoder_start_token_id=tokenizer.pad_token_id,
         forced_eos_token_id=None,
+        init_std=sizes["width"] ** -0.5,
     )
     return MarianMTModel(config)
