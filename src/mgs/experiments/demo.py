@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mgs.data import Completions, load_completions
 from mgs.decoding import Decoder
-from mgs.metrics import COLUMNS, Evaluation, evaluate_completion, human_figures, texts
+from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS, Evaluation, evaluate_completion, human_figures, texts
 from mgs.models import load_model, load_tokenizer
 from mgs.training import MGSConfig, MGSTrainer, MRTConfig, MRTTrainer, PGConfig, PGTrainer
 from mgs.types import Text
@@ -75,11 +75,14 @@ class DemoResult:
     continuations: dict[str, list[Text]] = field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     prefixes: list[Text] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # of training
 
     def save(self, file: Path) -> None:
-        rows = [{"method": name} | {c: figures.get(c) for c in COLUMNS} for name, figures in self.rows.items()]
+        columns = [c for c in (*TRANSLATION_COLUMNS, *COLUMNS) if any(c in figures for figures in self.rows.values())]
+        rows = [{"method": name} | {c: row.get(c) for c in dict.fromkeys(columns)} for name, row in self.rows.items()]
         content = {"signature": self.signature, "rows": rows, "settings": self.settings, "curves": self.curves}
-        file.write_text(json.dumps(content, indent=2) + "\n")
+        content |= {"seconds": self.seconds} if self.seconds else {}
+        file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "small", say: Any = print) -> DemoResult:
@@ -127,7 +130,7 @@ def watched_figures(history: list[dict[str, float]]) -> list[dict[str, float]]:
             if name == "step" or name.startswith("eval_")
         }
         for entry in history
-        if "eval_cost" in entry
+        if "eval_perplexity" in entry
     ]
 
 
