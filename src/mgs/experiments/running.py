@@ -17,13 +17,17 @@ from typing import Any
 
 from transformers import set_seed
 
+from mgs.data import Completions
 from mgs.errors import UserError
 from mgs.experiments.inputs import ModelOptions
+from mgs.experiments.measuring import Examples, measure, read_json, write_json
+from mgs.experiments.stopwatch import Stopwatch
 from mgs.experiments.study import Run, Study
-from mgs.metrics import Evaluation
+from mgs.models import load_model
 from mgs.training import METHODS
 
 SETTINGS, RECORD, OUTPUT = "settings.json", "record.json", "output.txt"
+HUMAN = "Human"  # a row that is no run
 #: For every run: nothing but what the study says goes to other places.
 PLUMBING: dict[str, Any] = {"report_to": "none", "save_total_limit": 1}
 Say = Callable[[str], object]
@@ -31,11 +35,17 @@ Say = Callable[[str], object]
 
 def is_done(study: Study, run: Run, out: Path) -> bool:
     """Trained as the study says, and evaluated on its splits."""
-    return is_trained(study, run, out) and set(study.splits) <= set(_read(out / run.name / RECORD).get("figures", ()))
+    return is_trained(study, run, out) and set(map(study.key, study.splits)) <= set(
+        _record(run, out).get("figures", ())
+    )
 
 
 def is_trained(study: Study, run: Run, out: Path) -> bool:
-    return _read(out / run.name / RECORD).get("settings") == described(study, run)
+    return _record(run, out).get("settings") == described(study, run)
+
+
+def _record(run: Run, out: Path) -> dict[str, Any]:
+    return read_json(out / run.name / RECORD)
 
 
 def described(study: Study, run: Run) -> dict[str, Any]:
@@ -43,6 +53,8 @@ def described(study: Study, run: Run) -> dict[str, Any]:
     before = study.before(run)
     data = {name: value for name, value in asdict(study.data).items() if value not in (None, False)}
     whole = run.settings() | {"data": data, "examples": study.examples}
+    if study.watched is not None:
+        whole["watched"] = study.watched
     if before is not None:
         whole["start"] = described(study, before)
     return json.loads(json.dumps(whole))
@@ -54,51 +66,54 @@ def execute(study: Study, run: Run, out: Path, progress: bool = True) -> None:
         return
     folder = out / run.name
     trained = is_trained(study, run, out)
-    if folder.exists() and not trained and _read(folder / SETTINGS) != described(study, run):
+    if folder.exists() and not trained and read_json(folder / SETTINGS) != described(study, run):
         shutil.rmtree(folder)  # of other settings
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / SETTINGS, described(study, run))
+    write_json(folder / SETTINGS, described(study, run))
     began = time.monotonic()
     trainer, examples = _trainer(study, run, out, progress, trained)
-    record = _read(folder / RECORD)
+    record = read_json(folder / RECORD)
     if not trained:
         trainer.train(resume_from_checkpoint=True)
         trainer.save_model(str(folder))
-        seconds = round(time.monotonic() - began, 1)
-        record = {"settings": described(study, run), "updates": trainer.state.global_step, "seconds": seconds}
-    for split in study.splits:
-        trainer.figures(examples(split, study.examples))
-        evaluation: Evaluation = trainer.last_evaluation
-        record.setdefault("figures", {})[split] = evaluation.figures
-        record.setdefault("signatures", {})[split] = evaluation.signature
-        record.setdefault("continuations", {})[split] = evaluation.hypotheses[:20]
-    _write(folder / RECORD, record)
+        watch = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Stopwatch))
+        record = {
+            "settings": described(study, run),
+            "updates": trainer.state.global_step,
+            "update_seconds": round(watch.seconds, 1),
+            "seconds": round(time.monotonic() - began, 1),  # of this sitting, evaluations counted
+        }
+    measure(study, run, out, trainer, examples, record)
+    write_json(folder / RECORD, record)
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
 
 
-def _trainer(study: Study, run: Run, out: Path, progress: bool, trained: bool) -> tuple[Any, Callable[..., Any]]:
-    """The run's trainer, with what it ended with if it has been trained, and a way to load examples."""
+def _trainer(study: Study, run: Run, out: Path, progress: bool, trained: bool) -> tuple[Any, Examples]:
+    """The run's trainer, and a way to load examples. What has been trained starts as it did, so that the start is what
+    scores it, and then takes on the weights it ended with."""
     set_seed(run.seed)
-    before = study.before(run)
-    folder = out / run.name
-    start = str(folder) if trained else str(out / before.name) if before else run.start
-    model, tokenizer = ModelOptions(start).load_or_make(study.data)
+    before, folder = study.before(run), out / run.name
+    start = ModelOptions(str(out / before.name) if before else run.start, str(folder) if trained else None)
+    model, tokenizer = start.load_or_make(study.data)
     study.data.check_task(model)
     config_type, trainer_type = METHODS[run.method]
     config = config_type(
         output_dir=str(folder), seed=run.seed, disable_tqdm=not progress, **{**PLUMBING, **run.options}
     )
 
-    def examples(split: str, limit: int | None) -> Any:
+    def examples(split: str, limit: int | None) -> Completions:
         return study.data.examples(tokenizer, split, config.context, model, limit)
 
     cost = () if run.cost is None else (run.cost,)
     trainer = trainer_type(
         *(model, *cost, config, examples("train", None)),
-        eval_dataset=examples("valid", study.examples),
+        eval_dataset=examples("valid", study.watched or study.examples),
         processing_class=tokenizer,
+        callbacks=[Stopwatch(run.seconds)],
     )
+    if trained:
+        model.load_state_dict(load_model(str(folder)).state_dict())
     return trainer, examples
 
 
@@ -125,7 +140,7 @@ def run_all(
             for run in [study.named(name) for name, process in at_work.items() if process.poll() is not None]:
                 at_work.pop(run.name)
                 if is_done(study, run, out):
-                    record = _read(out / run.name / RECORD)
+                    record = _record(run, out)
                     say(f"{run.name}: {record['updates']} updates, {record['seconds']:.0f} s")
                 else:
                     failed.append(run)
@@ -159,24 +174,14 @@ def _last_line(file: Path) -> str:
 
 
 def records(study: Study, out: Path) -> dict[str, list[dict[str, Any]]]:
-    """What each row's finished runs came to."""
+    """What each row's finished runs came to; and people, where a run that is done has scored their continuations."""
     found: dict[str, list[dict[str, Any]]] = {row: [] for row in study.rows}
     for run in study.runs:
         if is_done(study, run, out):
-            found[run.row].append(_read(out / run.name / RECORD))
+            found[run.row].append(_record(run, out))
     if not any(found.values()):
         raise UserError(f"no run of {study.name!r} in {out} is done yet: run `mgs reproduce {study.name}` first")
-    return found
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-
-
-def _write(file: Path, content: Any) -> None:
-    aside = file.with_suffix(".part")
-    aside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    aside.replace(file)
+    human = [
+        {"figures": r["human"], "signatures": r["signatures"]} for rows in found.values() for r in rows if "human" in r
+    ]
+    return found | ({HUMAN: human} if human else {})

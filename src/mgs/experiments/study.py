@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mgs.errors import unknown
@@ -15,7 +15,8 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Run:
-    """One model: trained with `method` from `start`, a model's name or `@ROW`, what the first run of that row gave."""
+    """One model: trained with `method` from `start`, a model's name or `@ROW`, what that row's run of the same seed
+    gave, or else its first."""
 
     row: str
     method: str
@@ -23,6 +24,7 @@ class Run:
     seed: int = 0
     cost: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None  # of updates, after which it ends: for runs that are to take the same time
 
     @property
     def name(self) -> str:
@@ -31,12 +33,16 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """All that decides how it ends, apart from the study's data."""
-        return {"method": self.method, "start": self.start, "seed": self.seed, "cost": self.cost, **self.options}
+        own = {"method": self.method, "start": self.start, "seed": self.seed, "cost": self.cost}
+        return own | ({} if self.seconds is None else {"seconds": self.seconds}) | dict(self.options)
 
 
 @dataclass(frozen=True)
 class Study:
-    """Runs that make up a table. Figures are those of `splits`; `columns` are shown, with the paper's beside them."""
+    """Runs that make up a table. Figures are those of `splits`; `columns` are shown, with the paper's beside them.
+
+    Studies that share a folder share runs: one of the same name and settings is trained once.
+    """
 
     name: str
     title: str
@@ -46,6 +52,10 @@ class Study:
     splits: Sequence[str] = ("valid", "test")
     examples: int | None = None  # of a split that figures come from; None is all
     paper: Mapping[str, Mapping[str, Figures]] = field(default_factory=dict)  # row → split → column → figure
+    watched: int | None = None  # examples of `valid` that are decoded during training; None is as many as `examples`
+    decoder: str | None = None  # that figures come from; None is the one each run was trained with
+    figures: Sequence[str] = ("progress",)  # drawn from logs and records, see `mgs.report.figures`
+    note: str = ""  # what a reader of the table must know
 
     @property
     def rows(self) -> list[str]:
@@ -61,12 +71,17 @@ class Study:
         """The run that this one starts from, if it does."""
         if not run.start.startswith("@"):
             return None
-        return next(other for other in self.runs if other.row == run.start[1:])
+        row = [other for other in self.runs if other.row == run.start[1:]]
+        return next((other for other in row if other.seed == run.seed), row[0])
+
+    def key(self, split: str) -> str:
+        """What a split's figures are called in a record: other studies may have others of the same run."""
+        return split if self.decoder is None else f"{split} by {self.decoder}"
 
 
 def seeded(runs: Sequence[Run], seeds: int) -> list[Run]:
     """Each run with every seed."""
-    return [Run(r.row, r.method, r.start, seed, r.cost, r.options) for r in runs for seed in range(seeds)]
+    return [replace(run, seed=seed) for run in runs for seed in range(seeds)]
 
 
 def slug(text: str) -> str:

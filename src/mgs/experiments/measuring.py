@@ -1,0 +1,91 @@
+"""What is measured of a run once it is trained: the table's figures, and the texts they come from.
+
+The LM columns of text completion come from one model for a whole table: the one that its runs start from. A run that
+starts from no other, fine-tuning by MLE, is scored by what it ended with: the others start there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mgs.costs import repeated_share
+from mgs.data import BatchStream, Completions
+from mgs.experiments.inputs import ModelOptions
+from mgs.experiments.study import Run, Study
+from mgs.methods import MGS, Key
+from mgs.metrics import Evaluation, human_figures, texts
+from mgs.search import Proposal
+from mgs.types import Text
+
+CONTINUATIONS, CANDIDATES = "continuations.json", "candidates.json"
+Examples = Callable[[str, int | None], Completions]
+
+
+def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples, record: dict[str, Any]) -> None:
+    """Adds each split's figures to the record, and writes the texts beside it."""
+    folder, before = out / run.name, study.before(run)
+    if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
+        write_json(folder / CANDIDATES, candidate_texts(trainer, record["updates"]))
+    if run.method == "mle" and not study.data.translates:
+        trainer.scorer = ModelOptions(str(out / (before or run).name)).load()[0].eval()
+    trainer.args.decoder = study.decoder or trainer.args.decoder
+    decoded = read_json(folder / CONTINUATIONS)
+    for split in study.splits:
+        key, data = study.key(split), examples(split, study.examples)
+        trainer.figures(data)
+        evaluation: Evaluation = trainer.last_evaluation
+        record.setdefault("figures", {})[key] = evaluation.figures
+        record.setdefault("signatures", {})[key] = evaluation.signature
+        if run.method == "mle" and before is None and trainer.scorer is not None:
+            human = human_figures(trainer.processing_class, data, trainer.scorer)
+            record.setdefault("human", {})[key] = human
+        prefixes = texts(trainer.processing_class, [example.prefix for example in data])
+        decoded[key] = [described(p, text) for p, text in zip(prefixes, evaluation.hypotheses, strict=True)]
+    write_json(folder / CONTINUATIONS, decoded)
+
+
+def described(prefix: Text, continuation: Text) -> dict[str, Any]:
+    return {
+        "prefix": prefix,
+        "text": continuation,
+        "ended": continuation.ended,
+        "length": len(continuation.token_ids),
+        "repetition": repeated_share(continuation.token_ids) or 0.0,
+    }
+
+
+def candidate_texts(trainer: Any, step: int) -> list[dict[str, Any]]:
+    """The first candidate of each component, of the update that would have come next: its cost, pooled over the batch,
+    and what it makes of every prefix of it."""
+    method, model, args = trainer.method, trainer.model, trainer.args
+    stream = BatchStream(trainer.train_dataset, args.batch_tokens, args.seed, args.by_length, step + 1)
+    batch, key, task = stream[step], Key(args.seed, step), method.task
+    proposal = Proposal(method.form, method._gradients(model, batch)[0], method.num_candidates, *key)
+    first = {component: k for k, component in reversed(list(enumerate(proposal.components)))}
+    rows = method.candidates.decode(model, proposal, list(first.values()), batch, key)
+    prefixes = texts(task.tokenizer, batch.prefixes)
+    found = []
+    for component, k in sorted(first.items()):
+        decoded = texts(task.tokenizer, rows[k])
+        cost = task.cost.mean(decoded, task.references(batch), **task.columns(batch))
+        lines = [described(prefix, text) for prefix, text in zip(prefixes, decoded, strict=True)]
+        found.append({"component": component, "cost": cost, "continuations": lines})
+    return found
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """What a file holds; nothing where it is absent or was cut off."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Whole or not at all."""
+    aside = file.with_suffix(".part")
+    aside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    aside.replace(file)
