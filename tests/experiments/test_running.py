@@ -10,8 +10,9 @@ import pytest
 from mgs.errors import UserError
 from mgs.experiments import running
 from mgs.experiments.inputs import DataOptions
+from mgs.experiments.paper import TRANSLATION as PAPER
 from mgs.experiments.study import Run, Study, seeded, slug
-from mgs.experiments.translation import PAPER, translation, translation_grid
+from mgs.experiments.translation import translation, translation_grid
 from mgs.report.study import latex, markdown, page
 
 WORDS = [("rot", "red"), ("grün", "green"), ("haus", "house"), ("baum", "tree"), ("hund", "dog")]

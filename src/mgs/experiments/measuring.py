@@ -17,6 +17,7 @@ from mgs.experiments.inputs import ModelOptions
 from mgs.experiments.study import Run, Study
 from mgs.methods import MGS, Key
 from mgs.metrics import Evaluation, human_figures, texts
+from mgs.models.likelihood import is_encoder_decoder
 from mgs.search import Proposal
 from mgs.types import Text
 
@@ -25,15 +26,16 @@ Examples = Callable[[str, int | None], Completions]
 
 
 def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples, record: dict[str, Any]) -> None:
-    """Adds each split's figures to the record, and writes the texts beside it."""
+    """Adds the figures of each split that has none to the record, and writes the texts beside it."""
     folder, before = out / run.name, study.before(run)
+    splits = [split for split in study.splits if study.key(split) not in record.get("figures", {})]
     if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
         write_json(folder / CANDIDATES, candidate_texts(trainer, record["updates"]))
     if run.method == "mle" and not study.data.translates:
         trainer.scorer = ModelOptions(str(out / (before or run).name)).load()[0].eval()
     trainer.args.decoder = study.decoder or trainer.args.decoder
     decoded = read_json(folder / CONTINUATIONS)
-    for split in study.splits:
+    for split in splits:
         key, data = study.key(split), examples(split, study.examples)
         trainer.figures(data)
         evaluation: Evaluation = trainer.last_evaluation
@@ -61,7 +63,8 @@ def candidate_texts(trainer: Any, step: int) -> list[dict[str, Any]]:
     """The first candidate of each component, of the update that would have come next: its cost, pooled over the batch,
     and what it makes of every prefix of it."""
     method, model, args = trainer.method, trainer.model, trainer.args
-    stream = BatchStream(trainer.train_dataset, args.batch_tokens, args.seed, args.by_length, step + 1)
+    how = {"by_length": args.by_length, "num_batches": step + 1, "by_side": is_encoder_decoder(model)}
+    stream = BatchStream(trainer.train_dataset, args.batch_tokens, args.seed, **how)
     batch, key, task = stream[step], Key(args.seed, step), method.task
     proposal = Proposal(method.form, method._gradients(model, batch)[0], method.num_candidates, *key)
     first = {component: k for k, component in reversed(list(enumerate(proposal.components)))}

@@ -12,26 +12,12 @@ from typing import Any
 
 from mgs.errors import UserError, unknown
 from mgs.experiments.inputs import DataOptions
+from mgs.experiments.paper import PAPER
+from mgs.experiments.paper import TRANSLATION_COLUMNS as COLUMNS
 from mgs.experiments.study import Run, Study, seeded
 
 SCALES = ("smoke", "small", "paper")
-COLUMNS = ("bleu", "sbleu", "meteor", "edit")
 NOISES, TEMPERATURES = (0.01, 0.1, 1.0), (1.0, 10.0, 100.0)
-
-#: Row → split → figures of the paper's table (edit here as a share, there in percent).
-PAPER = {
-    row: {
-        split: dict(zip(COLUMNS, (*scores[:3], scores[3] / 100), strict=True))
-        for split, scores in zip(("valid", "test"), (figures[:4], figures[4:]), strict=True)
-    }
-    for row, figures in {
-        "MLE": (36.00, 36.22, 63.82, 47.88, 34.71, 35.67, 62.19, 50.74),
-        "MGS-SBLEU": (36.22, 36.58, 64.08, 47.25, 35.03, 35.89, 62.2, 50.23),
-        "MGS-METEOR": (36.26, 36.51, 64.13, 47.35, 34.98, 35.97, 62.49, 50.29),
-        "MGS-EDIT": (35.73, 36.42, 63.73, 46.83, 34.73, 35.95, 62.04, 49.45),
-        "MGS-SBLEU (train)": (36.19, 36.13, 63.65, 48.40, 34.80, 35.32, 61.95, 51.38),
-    }.items()
-}
 
 ADAM: dict[str, Any] = {"adam_beta2": 0.98, "weight_decay": 1e-4, "label_smoothing_factor": 0.1, "patience": 0}
 
@@ -88,9 +74,9 @@ TUNED = {"temperature": "100.0", "noise": 1.0, "noise_scale": "global"}
 FROM_SCRATCH = {"temperature": "1.0", "noise": 1.0, "noise_scale": "global"}
 
 
-def translation(scale: str, data: DataOptions) -> Study:
+def translation(scale: str, data: DataOptions, model: str | None = None) -> Study:
     """The table."""
-    size = _size(scale, data)
+    size = _size(scale, data, model)
     tune, scratch = {**ADAM, **size["tune"]}, {**ADAM, **size["scratch"]}
     mle = Run("MLE", "mle", size["model"], options=scratch)
     tuned = [Run(f"MGS-{cost.upper()}", "mgs", "@MLE", 0, cost, tune | TUNED) for cost in ("sbleu", "meteor", "edit")]
@@ -101,12 +87,14 @@ def translation(scale: str, data: DataOptions) -> Study:
     ]
     anew = Run("MGS-SBLEU (train)", "mgs", size["model"], 0, "sbleu", scratch | FROM_SCRATCH)
     runs = [mle, *seeded(tuned, size["seeds"]), anew]
-    return Study("translation", "Translation", data, runs, COLUMNS, examples=size["examples"], paper=PAPER)
+    return Study(
+        "translation", "Translation", data, runs, COLUMNS, examples=size["examples"], paper=PAPER["translation"]
+    )
 
 
-def translation_grid(scale: str, data: DataOptions) -> Study:
+def translation_grid(scale: str, data: DataOptions, model: str | None = None) -> Study:
     """MGS-SBLEU under every noise and temperature of the paper's grid, and with automatic temperature."""
-    size = _size(scale, data)
+    size = _size(scale, data, model)
     tune = {**ADAM, **size["tune"]}
     runs = [Run("MLE", "mle", size["model"], options={**ADAM, **size["scratch"]})]
     for noise in NOISES:
@@ -116,7 +104,7 @@ def translation_grid(scale: str, data: DataOptions) -> Study:
     return Study("translation-grid", "Noise and temperature", data, runs, COLUMNS, ("valid",), size["examples"])
 
 
-def _size(scale: str, data: DataOptions) -> dict[str, Any]:
+def _size(scale: str, data: DataOptions, model: str | None) -> dict[str, Any]:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if scale != "smoke" and data.data is None:
@@ -125,4 +113,4 @@ def _size(scale: str, data: DataOptions) -> dict[str, Any]:
             f"scale {scale!r} needs {wanted}: give --data FOLDER with train, valid and test files and --languages de-en"
         )
     data.task = "translation"
-    return SIZES[scale]
+    return SIZES[scale] | ({"model": model} if model else {})

@@ -23,7 +23,9 @@ DIGITS = {"bleu": 2, "sbleu": 2, "meteor": 2, "edit": 3, "nontermination": 3, "r
 
 
 def cell(column: str, value: float | None) -> str:
-    return "–" if value is None else f"{value:.{DIGITS.get(column, 1)}f}"
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if abs(value) >= 1e6 else f"{value:.{DIGITS.get(column, 1)}f}"
 
 
 def columns_of(rows: Mapping[str, Mapping[str, float]]) -> list[str]:

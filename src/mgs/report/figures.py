@@ -1,0 +1,139 @@
+"""The paper's figures, each a function from a study's runs to a picture: `draw(axes, study, out)`.
+
+Curves are the runs' own logs, a line for each seed; points are means over seeds of what was measured at the end.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mgs.experiments.running import records
+from mgs.experiments.study import Run, Study
+from mgs.report.progress import colour, curve, entries, plot_study, smooth
+from mgs.report.study import values
+
+Records = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def over_updates(name: str, label: str) -> Callable[[Study, Path, Path], None]:
+    """A figure that draws one entry of the log, in a line for each run that has it."""
+
+    def draw(study: Study, out: Path, file: Path) -> None:
+        figure, (axes,) = panels(1, "update", label)
+        lines(axes, study, ((run, smooth(curve(entries(run, out), name))) for run in study.runs if run.method == "mgs"))
+        save(figure, axes, study, file)
+
+    return draw
+
+
+def cost_over_time(study: Study, out: Path, file: Path) -> None:
+    """Validation cost over seconds of updates, all updates of a run taken to be equally long."""
+    figure, (axes,) = panels(1, "seconds of updates", "validation cost")
+    found = {
+        (row, r["settings"]["seed"]): r for row, rows in records(study, out).items() for r in rows if "updates" in r
+    }
+    curves = []
+    for run in study.runs:
+        record = found.get((run.row, run.seed))
+        if run.method == "mgs" and record is not None:
+            each = record["update_seconds"] / max(1, record["updates"])
+            curves.append((run, [(each * step, cost) for step, cost in curve(entries(run, out), "eval_cost")]))
+    lines(axes, study, curves)
+    save(figure, axes, study, file)
+
+
+def cost_over_temperature(study: Study, out: Path, file: Path) -> None:
+    """Validation cost over α, which is on a logarithmic scale and may be 0; the automatic one as a level."""
+    figure, (axes,) = panels(1, "temperature α", f"validation {study.columns[0]}")
+    points = by_option(study, records(study, out), "temperature", 1.0, "mgs", study.columns[0])
+    numbers = sorted((float(value), mean) for value, mean in points.items() if value != "auto")
+    if numbers:
+        axes.plot(*zip(*numbers, strict=True), marker="o", markersize=3, color="#1f77b4", label="MGS-LM")
+    if "auto" in points:
+        axes.axhline(points["auto"], color="#d95f02", linestyle="--", label="auto")
+    axes.set_xscale("symlog", linthresh=0.01)
+    save(figure, axes, study, file)
+
+
+def over_mixing_share(study: Study, out: Path, file: Path) -> None:
+    """Task cost (solid) and perplexity (dashed) over the share of batches that MLE takes; MGS, which mixes nothing in,
+    as a level."""
+    figure, places = panels(2, "share of MLE", "")
+    found = records(study, out)
+    for axes, cost in zip(places, ("lm", "edit"), strict=True):
+        right = axes.twinx()
+        for method, hue in (("mrt", "#d95f02"), ("pg", "#7b3294"), ("mgs", "#1f77b4")):
+            for place, column, style in ((axes, cost, "-"), (right, "perplexity", "--")):
+                points = sorted(by_option(study, found, "mle_share", 0.0, method, column, cost).items())
+                if method == "mgs" and points:
+                    place.axhline(points[0][1], color=hue, linestyle=style, label=f"{method.upper()}-{cost}")
+                elif points:
+                    shape = {"marker": "o", "markersize": 3, "color": hue, "linestyle": style}
+                    place.plot(*zip(*points, strict=True), label=f"{method.upper()}-{cost}", **shape)
+        axes.set_ylabel(f"validation {cost} (solid)")
+        right.set_ylabel("perplexity (dashed)")
+        right.set_yscale("log")  # without MLE it may be anything
+        axes.legend(frameon=False, fontsize=7)
+    figure.savefig(file, dpi=150)
+
+
+def by_option(
+    study: Study, found: Records, name: str, default: Any, method: str, column: str, cost: str = "lm"
+) -> dict[Any, float]:
+    """Value of an option → mean figure of the method's runs for this cost that differ in nothing else of interest:
+    those with candidates of their own kind are left out."""
+    means = {}
+    for row, runs in {row: [r for r in study.runs if r.row == row] for row in study.rows}.items():
+        plain = (
+            runs[0].method == method and runs[0].cost == cost and not any("_candidate" in o for o in runs[0].options)
+        )
+        figures = values(found[row], study.key(study.splits[0]), column) if plain else []
+        if figures:
+            means[runs[0].options.get(name, default)] = statistics.fmean(figures)
+    return means
+
+
+def panels(num: int, across: str, up: str) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * num, 3.4), layout="constrained")
+    places = list(figure.subplots(1, num, squeeze=False).flat)
+    for axes in places:
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, places
+
+
+def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float, float]]]]) -> None:
+    """A line for each run, a colour for each row, named once."""
+    named = set()
+    for run, points in curves:
+        if points:
+            label = "_" if run.row in named else run.row
+            shape = {"marker": "o", "markersize": 2, "linewidth": 1, "color": colour(run.row, study.rows)}
+            axes.plot(*zip(*points, strict=True), label=label, **shape)
+            named.add(run.row)
+
+
+def save(figure: Any, axes: Any, study: Study, file: Path) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=7)
+    axes.set_title(study.title, fontsize=9)
+    figure.savefig(file, dpi=150)
+
+
+#: Name → what draws it into a file.
+FIGURES: dict[str, Callable[[Study, Path, Path], None]] = {
+    "progress": plot_study,
+    "training cost": over_updates("cost", "training cost"),
+    "deviation of weights": over_updates("weights_std", "deviation of candidate weights"),
+    "MLE weight": over_updates("mle_weight", "total weight of MLE candidates"),
+    "cost over temperature": cost_over_temperature,
+    "cost over time": cost_over_time,
+    "mixing share": over_mixing_share,
+}
