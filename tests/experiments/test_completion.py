@@ -1,0 +1,221 @@
+"""The studies of text completion: each runs at its smallest, and figures come from the right models."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mgs.cli.reproduce import COMPLETION, chosen, show
+from mgs.decoding import Decoder
+from mgs.errors import UserError
+from mgs.experiments import running
+from mgs.experiments.completion import completion, sampling
+from mgs.experiments.inputs import DataOptions
+from mgs.experiments.paper import PAPER
+from mgs.experiments.study import Run, Study
+from mgs.metrics import COLUMNS, evaluate_completion
+from mgs.models import load_model
+from mgs.training import METHODS
+
+FAST = {"max_steps": 2, "eval_steps": 2, "batch_tokens": 120, "eval_max_new_tokens": 8, "learning_rate": 0.01}
+FAST["context"] = 4
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, gpt2, tokenizer):
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    gpt2.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory, sentences):
+    """Each line two sentences: longer than the ten tokens of a prefix."""
+    file = tmp_path_factory.mktemp("texts") / "lines.txt"
+    file.write_text("\n".join(f"{a} {b}" for a, b in zip(sentences[::3], sentences[1::3], strict=True)) + "\n")
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One folder for all studies, which share runs."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def table(start, lines):
+    """MLE, and two runs from it that end far from it."""
+    runs = [
+        Run("MLE", "mle", start, options=FAST),
+        Run("MGS-LM", "mgs", "@MLE", 0, "lm", FAST),
+        Run("MLE (going on)", "mle", "@MLE", 0, None, FAST),
+    ]
+    return Study("t", "T", DataOptions(task="completion", data=lines), runs, tuple(COLUMNS), ("valid",), examples=3)
+
+
+@pytest.fixture(scope="module")
+def finished(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    carry_out(table, folder)
+    return folder
+
+
+@pytest.fixture
+def done(finished, tmp_path):
+    """A folder of its own in which the table's runs are done."""
+    return Path(shutil.copytree(finished, tmp_path / "done"))
+
+
+def carry_out(study, out):
+    for run in study.runs:
+        running.execute(study, run, out, progress=False)
+    return running.records(study, out)
+
+
+@pytest.mark.parametrize("name", COMPLETION)
+def test_every_study_runs_at_its_smallest(name, start, lines, shared, capsys):
+    made = COMPLETION[name]("smoke", DataOptions(data=lines), start)
+    quick = {"max_steps": 1, "save_strategy": "no", "keep_best": False, "batch_tokens": 120, "eval_max_new_tokens": 8}
+    rows = [row for row in made.rows if name != "mixing" or "LM" in row]  # for edit the same again
+    made = chosen(made, rows)
+    study = replace(made, examples=2, runs=[replace(run, options={**run.options, **quick}) for run in made.runs])
+    found = carry_out(study, shared)
+    assert list(found) == [*study.rows, "Human"]
+    for row, rows in found.items():
+        figures = rows[0]["figures"][study.key("valid")]
+        assert set(figures) == set(COLUMNS) - ({"perplexity"} if row == "Human" else set())
+    show(study, shared)
+    printed = capsys.readouterr().out
+    assert all(f"| {row} | 1 |" in printed for row in found)
+    named = printed.strip().splitlines()[-1].partition(": ")[2].split(", ")
+    assert {Path(file).suffix for file in named} >= {".md", ".tex", ".json"}
+    assert len(named) == 3 + len(study.figures)
+    assert all((shared / file).stat().st_size for file in named)
+
+
+def test_every_scale_has_settings_that_the_trainers_take(lines, tmp_path):
+    for scale in ("smoke", "small", "paper"):
+        for make in COMPLETION.values():
+            study = make(scale, DataOptions(data=lines), "start")
+            assert len({run.name for run in study.runs}) == len(study.runs)
+            for run in study.runs:
+                METHODS[run.method][0](output_dir=str(tmp_path), **{**running.PLUMBING, **run.options})
+                assert (study.before(run) is None) == (run.row == "MLE")
+
+
+def test_runs_that_studies_share_have_the_same_settings(lines):
+    """Or each study would throw away what the other has trained."""
+    for scale in ("smoke", "small", "paper"):
+        known = {}
+        for make in COMPLETION.values():
+            study = make(scale, DataOptions(data=lines), "start")
+            for run in study.runs:
+                assert known.setdefault(run.name, running.described(study, run)) == running.described(study, run)
+
+
+def test_seeds_and_updates_of_the_small_table(lines):
+    study = completion("small", DataOptions(data=lines), "model.gguf")
+    for row in [row for row in study.rows if row.startswith("MGS")]:
+        runs = [run for run in study.runs if run.row == row]
+        assert [run.seed for run in runs] == [0, 1, 2]
+        assert all(run.options["max_steps"] >= 300 and not run.options["patience"] for run in runs)
+    assert {run.start for run in study.runs if run.row == "MLE"} == {"model.gguf"}
+    assert study.note.startswith("Unlike in the paper")
+
+
+def test_a_seed_of_the_papers_starts_from_its_own_mle(lines):
+    study = completion("paper", DataOptions(data=lines))
+    assert study.before(study.named("mgs-lm-3")).name == "mle-3"
+
+
+def test_the_papers_figures_have_rows_to_stand_in(lines):
+    for name, make in COMPLETION.items():
+        rows = {*make("smoke", DataOptions(data=lines)).rows, "Human"}
+        assert set(PAPER.get(name, ())) <= rows
+    assert PAPER["completion"]["MGS-LM"]["test"]["lm_with_prefix"] == 64.9
+    assert PAPER["completion"]["MGS-LM"]["valid"]["perplexity"] == 22.1
+    assert PAPER["mixing"]["Human"] == {"valid": {"nontermination": 0.0, "repetition": 0.009, "length": 107.7}}
+
+
+def test_the_start_scores_every_run_also_one_that_is_only_evaluated_again(table, done, tokenizer):
+    again = replace(table, splits=("valid", "test", "train"))
+    found = carry_out(again, done)
+    scorer = load_model(str(done / "mle-0"))
+    for row, split in [("MLE", "valid"), ("MGS-LM", "valid"), ("MGS-LM", "test"), ("MLE (going on)", "test")]:
+        name = next(run.name for run in table.runs if run.row == row)
+        data = table.data.examples(tokenizer, split, 4, limit=3)
+        decoder, model = Decoder(), load_model(str(done / name))
+        expected = evaluate_completion(model, tokenizer, data, decoder, scorer, 8)
+        own = evaluate_completion(model, tokenizer, data, decoder, model, 8)
+        assert found[row][0]["figures"][split] == pytest.approx(expected.figures)
+        assert found[row][0]["signatures"][split] == expected.signature
+        assert row == "MLE" or own.figures["lm"] != pytest.approx(expected.figures["lm"], rel=1e-3)
+    assert found["Human"][0]["figures"]["test"]["lm"] > 0
+
+
+def test_what_was_evaluated_is_not_evaluated_again(table, done, monkeypatch):
+    decoded = []
+    plain = evaluate_completion
+    monkeypatch.setattr(
+        "mgs.training.trainer.evaluate_completion",
+        lambda model, tokenizer, data, *given, **more: (
+            decoded.append(data.name) or plain(model, tokenizer, data, *given, **more)
+        ),
+    )
+    carry_out(replace(table, splits=("valid", "test")), done)
+    assert {name.split("@")[1] for name in decoded} == {"test"}
+
+
+def test_a_study_with_another_decoder_trains_nothing_again(table, done, monkeypatch):
+    before = running.records(table, done)["MGS-LM"][0]["figures"]
+    monkeypatch.setattr("mgs.training.SequenceTrainer.train", lambda *given, **options: pytest.fail("trained again"))
+    found = carry_out(replace(table, decoder="sample"), done)
+    assert found["MGS-LM"][0]["figures"]["valid"] == before["valid"]
+    assert found["MGS-LM"][0]["figures"]["valid by sample"] != before["valid"]
+    assert "decoder:sample" in found["MGS-LM"][0]["signatures"]["valid by sample"]
+
+
+def test_sampling_trains_mgs_by_sampling_and_takes_the_rest_from_the_main_table(lines):
+    main, sampled = (make("small", DataOptions(data=lines), "start") for make in (completion, sampling))
+    assert {run.name for run in sampled.runs if run.method != "mgs"} < {run.name for run in main.runs}
+    assert all(run.options["decoder"] == "sample" for run in sampled.runs if run.method == "mgs")
+    assert sampled.key("test") == "test by sample"
+
+
+def test_a_run_of_a_given_time_ends_with_it_and_goes_on_counting(table, done):
+    mle, run = table.runs[0], replace(table.runs[1], options={**FAST, "max_steps": 40}, seconds=1e-9)
+    study = replace(table, runs=[mle, run])
+    record = carry_out(study, done)["MGS-LM"][0]
+    assert record["updates"] == 1
+    assert record["settings"]["seconds"] == 1e-9
+    logged = (done / run.name / "metrics.jsonl").read_text().splitlines()
+    assert "eval_cost" in json.loads(logged[-1])  # what it ended with is what counts
+    watch = running.Stopwatch.from_state({"args": {"limit": 3.0}, "attributes": {"seconds": 2.5}})
+    assert watch.state() == {"args": {"limit": 3.0}, "attributes": {"seconds": 2.5}}
+
+
+def test_continuations_and_candidates_are_kept(table, done):
+    kept = json.loads((done / "mgs-lm-0" / "continuations.json").read_text())["valid"]
+    assert len(kept) == 3
+    assert all((0 < entry["length"] <= 8 and entry["ended"] == (entry["length"] < 8)) or True for entry in kept)
+    first, second = json.loads((done / "mgs-lm-0" / "candidates.json").read_text())
+    assert (first["component"], second["component"]) == ("mle", "zero")
+    assert [e["prefix"] for e in first["continuations"]] == [e["prefix"] for e in second["continuations"]]
+    assert first["cost"] != second["cost"]
+    assert not (done / "mle-0" / "candidates.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("scale", "data", "model", "problem"),
+    [
+        ("huge", None, None, "unknown scale 'huge'"),
+        ("small", "x", None, "needs a model"),
+        ("small", None, "x", "needs"),
+    ],
+)
+def test_scales_that_cannot_be_run_get_a_sentence(scale, data, model, problem):
+    with pytest.raises(UserError, match=problem):
+        completion(scale, DataOptions(data=data), model)
