@@ -169,6 +169,27 @@ def test_what_was_evaluated_is_not_evaluated_again(table, done, monkeypatch):
     assert {name.split("@")[1] for name in decoded} == {"test"}
 
 
+def test_what_is_stopped_while_it_is_measured_is_not_trained_again(table, tmp_path, monkeypatch):
+    study = replace(table, runs=table.runs[:1], splits=("valid", "test"))
+    plain = running.METHODS["mle"][1].figures
+
+    def stops(trainer, data):
+        if "@test" in data.name:
+            raise KeyboardInterrupt
+        return plain(trainer, data)
+
+    monkeypatch.setattr(running.METHODS["mle"][1], "figures", stops)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(study, tmp_path)
+    monkeypatch.undo()
+    kept = json.loads((tmp_path / "mle-0" / "record.json").read_text())
+    assert (kept["updates"], set(kept["figures"])) == (2, {"valid"})
+    monkeypatch.setattr("mgs.training.SequenceTrainer.train", lambda *given, **options: pytest.fail("trained again"))
+    found = carry_out(study, tmp_path)["MLE"][0]["figures"]
+    assert found["valid"] == kept["figures"]["valid"]
+    assert set(found) == {"valid", "test"}
+
+
 def test_a_study_with_another_decoder_trains_nothing_again(table, done, monkeypatch):
     before = running.records(table, done)["MGS-LM"][0]["figures"]
     monkeypatch.setattr("mgs.training.SequenceTrainer.train", lambda *given, **options: pytest.fail("trained again"))

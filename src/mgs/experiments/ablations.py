@@ -85,7 +85,10 @@ def many(scale: str, data: DataOptions, model: str | None = None) -> Study:
     }
     runs = seeded([timed(chosen, row, options) for row, options in rows.items()], chosen.seeds)
     made = study("many", "Many candidates, in the same time", chosen, data, [*mle, *runs])
-    note = f"{made.note} Each run but MLE's has {chosen.seconds:g} s of updates, however many those are."
+    note = (
+        f"{made.note} Each run but MLE's has {chosen.seconds:g} s of updates, however many those are (--jobs 1: runs "
+    )
+    note += "that share a machine slow each other down)."
     return replace(made, note=note, figures=("progress", "cost over time"))
 
 

@@ -21,12 +21,13 @@ from mgs.models.likelihood import is_encoder_decoder
 from mgs.search import Proposal
 from mgs.types import Text
 
-CONTINUATIONS, CANDIDATES = "continuations.json", "candidates.json"
+RECORD, CONTINUATIONS, CANDIDATES = "record.json", "continuations.json", "candidates.json"
 Examples = Callable[[str, int | None], Completions]
 
 
 def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples, record: dict[str, Any]) -> None:
-    """Adds the figures of each split that has none to the record, and writes the texts beside it."""
+    """Adds the figures of each split that has none to the record, and puts the texts beside it; written split by split,
+    so that what is stopped goes on there."""
     folder, before = out / run.name, study.before(run)
     splits = [split for split in study.splits if study.key(split) not in record.get("figures", {})]
     if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
@@ -46,7 +47,8 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
             record.setdefault("human", {})[key] = human
         prefixes = texts(trainer.processing_class, [example.prefix for example in data])
         decoded[key] = [described(p, text) for p, text in zip(prefixes, evaluation.hypotheses, strict=True)]
-    write_json(folder / CONTINUATIONS, decoded)
+        write_json(folder / CONTINUATIONS, decoded)
+        write_json(folder / RECORD, record)
 
 
 def described(prefix: Text, continuation: Text) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Carries out a study: what is done is not done again, what was stopped goes on, several runs share a machine.
 
-Each run has a folder: `settings.json` from its start, checkpoints and logs while it lasts, `record.json` at its end.
+Each run has a folder: `settings.json` from its start, checkpoints and logs while it lasts; `record.json` once it is
+trained, which then grows by the figures of each split.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from transformers import set_seed
 from mgs.data import Completions
 from mgs.errors import UserError
 from mgs.experiments.inputs import ModelOptions
-from mgs.experiments.measuring import Examples, measure, read_json, write_json
+from mgs.experiments.measuring import RECORD, Examples, measure, read_json, write_json
 from mgs.experiments.stopwatch import Stopwatch
 from mgs.experiments.study import Run, Study
 from mgs.models import load_model
 from mgs.training import METHODS
 
-SETTINGS, RECORD, OUTPUT = "settings.json", "record.json", "output.txt"
+SETTINGS, OUTPUT = "settings.json", "output.txt"
 HUMAN = "Human"  # a row that is no run
 #: For every run: nothing but what the study says goes to other places.
 PLUMBING: dict[str, Any] = {"report_to": "none", "save_total_limit": 1}
@@ -35,9 +36,8 @@ Say = Callable[[str], object]
 
 def is_done(study: Study, run: Run, out: Path) -> bool:
     """Trained as the study says, and evaluated on its splits."""
-    return is_trained(study, run, out) and set(map(study.key, study.splits)) <= set(
-        _record(run, out).get("figures", ())
-    )
+    measured = _record(run, out).get("figures", {})
+    return is_trained(study, run, out) and all(study.key(split) in measured for split in study.splits)
 
 
 def is_trained(study: Study, run: Run, out: Path) -> bool:
@@ -83,8 +83,8 @@ def execute(study: Study, run: Run, out: Path, progress: bool = True) -> None:
             "update_seconds": round(watch.seconds, 1),
             "seconds": round(time.monotonic() - began, 1),  # of this sitting, evaluations counted
         }
+        write_json(folder / RECORD, record)
     measure(study, run, out, trainer, examples, record)
-    write_json(folder / RECORD, record)
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
 
@@ -181,7 +181,6 @@ def records(study: Study, out: Path) -> dict[str, list[dict[str, Any]]]:
             found[run.row].append(_record(run, out))
     if not any(found.values()):
         raise UserError(f"no run of {study.name!r} in {out} is done yet: run `mgs reproduce {study.name}` first")
-    human = [
-        {"figures": r["human"], "signatures": r["signatures"]} for rows in found.values() for r in rows if "human" in r
-    ]
+    scoring = [record for rows in found.values() for record in rows if "human" in record]
+    human = [{"figures": record["human"], "signatures": record["signatures"]} for record in scoring]
     return found | ({HUMAN: human} if human else {})

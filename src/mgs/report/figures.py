@@ -76,7 +76,8 @@ def over_mixing_share(study: Study, out: Path, file: Path) -> None:
         axes.set_ylabel(f"validation {cost} (solid)")
         right.set_ylabel("perplexity (dashed)")
         right.set_yscale("log")  # without MLE it may be anything
-        axes.legend(frameon=False, fontsize=7)
+        legend(axes)
+    figure.suptitle(study.title, fontsize=9)
     figure.savefig(file, dpi=150)
 
 
@@ -121,10 +122,14 @@ def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float,
 
 
 def save(figure: Any, axes: Any, study: Study, file: Path) -> None:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=7)
+    legend(axes)
     axes.set_title(study.title, fontsize=9)
     figure.savefig(file, dpi=150)
+
+
+def legend(axes: Any) -> None:
+    if axes.get_legend_handles_labels()[0]:  # nothing may be done yet
+        axes.legend(frameon=False, fontsize=7)
 
 
 #: Name → what draws it into a file.
