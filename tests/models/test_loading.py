@@ -125,6 +125,22 @@ def test_a_new_model_without_a_tokenizer_is_an_error():
         load_model("new:tiny")
 
 
+def test_a_gguf_file_is_unpacked_so_that_it_can_be_trained(tmp_path, monkeypatch, gpt2):
+    """Of a model that it takes for a quantized one, the library's trainer wants nothing to do."""
+    quantization = pytest.importorskip("transformers.utils.quantization_config")
+    if not hasattr(quantization, "GgufConfig"):
+        pytest.skip("this version of transformers always unpacks")
+    given = {}
+    monkeypatch.setattr(
+        "mgs.models.loading.AutoModelForCausalLM.from_pretrained", lambda path, **options: given.update(options) or gpt2
+    )
+    (tmp_path / "model.gguf").touch()
+    assert load_model(str(tmp_path / "model.gguf")) is gpt2
+    assert given["gguf_file"] == "model.gguf"
+    assert given["quantization_config"].dequantize is True
+    assert "use_safetensors" not in given
+
+
 @pytest.mark.parametrize("load", [load_model, load_tokenizer])
 def test_what_is_not_there_is_an_error_with_the_choices(tmp_path, monkeypatch, load):
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> P
         return new_model(name.removeprefix("new:"), tokenizer)
     path, options = _where(name)
     try:
-        safe = {} if "gguf_file" in options else {"use_safetensors": True}  # nothing that unpickles
+        safe = _unpacked() if "gguf_file" in options else {"use_safetensors": True}  # nothing that unpickles
         translates = not options and AutoConfig.from_pretrained(path).is_encoder_decoder
         kind: Any = AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM
         model = kind.from_pretrained(path, dtype=torch.float32, **safe, **options)
@@ -123,6 +123,16 @@ def _where(name: str) -> tuple[str, dict[str, str]]:
     if not path.is_dir():
         work_offline_if_unreachable()
     return name, {}
+
+
+def _unpacked() -> dict[str, Any]:
+    """For a .gguf file: plain weights, that can be trained. Newer versions of the library would keep its blocks where
+    they can, and take the model for a quantized one either way."""
+    try:
+        from transformers.utils.quantization_config import GgufConfig
+    except ImportError:
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}
 
 
 def _cannot_load(kind: str, name: str, error: Exception) -> UserError:

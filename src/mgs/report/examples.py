@@ -78,7 +78,7 @@ def written(continuation: Mapping[str, Any]) -> str:
 
 def shown(text: str) -> str:
     """As text: nothing a model wrote becomes HTML or Markdown, or moves a terminal's cursor."""
-    return "".join(f"\\{c}" if c in "\\`*_[]#|~" else c for c in html.escape(printable(text), quote=False))
+    return "".join(f"\\{c}" if c in "\\`*_[]#|~" else c for c in html.escape(printable(text.strip()), quote=False))
 
 
 #: Name → what writes it.

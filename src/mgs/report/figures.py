@@ -55,6 +55,7 @@ def cost_over_temperature(study: Study, out: Path, file: Path) -> None:
     if "auto" in points:
         axes.axhline(points["auto"], color="#d95f02", linestyle="--", label="auto")
     axes.set_xscale("symlog", linthresh=0.01)
+    axes.set_xlim(left=-0.002)  # room for the point at 0, and none for numbers below
     save(figure, axes, study, file)
 
 
