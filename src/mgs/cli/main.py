@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except UserError as error:
-        print(f"mgs: {error}", file=sys.stderr)
+        if not error.everywhere or os.environ.get("RANK", "0") == "0":
+            print(f"mgs: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("mgs: interrupted", file=sys.stderr)

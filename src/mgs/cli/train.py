@@ -15,6 +15,7 @@ from mgs.cli.options import DataOptions, ModelOptions, load_cost
 from mgs.data import load_lines
 from mgs.errors import UserError, unknown
 from mgs.models import PRESETS, load_model, train_tokenizer
+from mgs.ranks import Ranks
 from mgs.report.tables import figures_table
 from mgs.training import (
     MGSConfig,
@@ -25,8 +26,8 @@ from mgs.training import (
     MRTTrainer,
     PGConfig,
     PGTrainer,
-    newest_checkpoint,
 )
+from mgs.training.checkpoints import checkpoints, replace_text
 from mgs.training.config import option
 
 METHODS: dict[str, tuple[Any, Any]] = {
@@ -66,7 +67,8 @@ def train(argv: Sequence[str]) -> None:
     models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
     cost = () if method == "mle" else (load_cost(run.cost),)
     folder = Path(config.output_dir)
-    check_folder(folder, run)
+    ranks = Ranks()  # the configuration has connected them
+    ranks.from_first(lambda: check_folder(folder, run))
 
     set_seed(config.seed)
     model, tokenizer = load_or_make(models, data)
@@ -80,9 +82,11 @@ def train(argv: Sequence[str]) -> None:
         )
     trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
 
-    save_configuration(folder, models, data, run, config)
+    ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
     trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
+    if not ranks.first:
+        return
     if eval_data is not None:
         state = trainer.state
         if trainer.last_evaluation is None or state.best_global_step not in (None, state.global_step):
@@ -96,7 +100,7 @@ def check_folder(folder: Path, run: RunOptions) -> None:
     """An earlier run is neither mixed with a new one nor lost by accident."""
     if run.resume or run.overwrite or not folder.exists():
         return
-    if newest_checkpoint(folder) or (folder / "metrics.jsonl").exists():
+    if checkpoints(folder) or (folder / "metrics.jsonl").exists():
         raise UserError(f"{folder} holds an earlier run: add --resume to go on with it, --overwrite, or another --out")
 
 
@@ -118,4 +122,4 @@ def save_configuration(folder: Path, *parts: Any) -> None:
         resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
     folder.mkdir(parents=True, exist_ok=True)
     resolved.pop("resume", None)
-    (folder / "mgs.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True))
+    replace_text(folder / "mgs.yaml", yaml.safe_dump(resolved, sort_keys=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import signal
 from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import chain
 from typing import Any
@@ -16,6 +18,7 @@ from mgs.search import ProposalForm, Temperature
 
 #: Options of the library that belong into every resolved configuration.
 ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
+NONFINITE = ("stop", "skip")
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
@@ -48,6 +51,11 @@ class SequenceConfig(TrainingArguments):
     eval_max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap in evaluation.")
     patience: int = option(10, "Stop after this many evaluations without a better task cost; 0 never stops early.")
     keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
+    shard_data: bool = option(
+        False, "With several processes: deal each batch's rows to them, not MGS's candidates (others always do)."
+    )
+    nonfinite: str = option("stop", "Where a gradient or a cost is not finite: stop, or skip the update.")
+    cost_timeout: float | None = option(None, "Seconds that one call of the cost may take (default: any time).")
 
     output_dir: str | None = option(None, "Folder for the final model, checkpoints and logs.")
     max_steps: int = option(-1, "Updates in all; -1 trains for num_train_epochs.")
@@ -63,6 +71,7 @@ class SequenceConfig(TrainingArguments):
     save_steps: float = option(100, "Updates between checkpoints; each evaluation writes one as well.")
     save_total_limit: int | None = option(2, "Checkpoints kept beside the best.")
     log_level: str = option("error", "How much the library itself reports: error, warning, info, ...")
+    log_level_replica: str = option("error", "The same for all processes but the first.")
     report_to: str = option("tensorboard", "Where logs go beside metrics.jsonl: tensorboard, wandb, none, ...")
     restore_callback_states_from_checkpoint: bool = option(True, "Early stopping goes on counting where it was.")
     remove_unused_columns: bool = option(False, "Columns of the dataset reach the cost.")
@@ -86,6 +95,13 @@ class SequenceConfig(TrainingArguments):
         if self.batch_tokens < 1:
             raise UserError(f"batch_tokens must be at least 1, got {self.batch_tokens}")
         Decoder.parse(self.decoder)
+        if self.nonfinite not in NONFINITE:
+            raise unknown("nonfinite", self.nonfinite, NONFINITE)
+        if self.cost_timeout is not None and not (0 < self.cost_timeout < math.inf and hasattr(signal, "setitimer")):
+            raise UserError(f"cost_timeout must be a time in seconds, on a system with alarms; got {self.cost_timeout}")
+        if self.fsdp or self.deepspeed:
+            raise UserError("every process holds the whole model: leave fsdp and deepspeed out")
+        self.disable_tqdm = self.disable_tqdm or self.process_index > 0  # one bar is enough
         if self.keep_best and self.eval_strategy != "no":
             self.load_best_model_at_end = True
             self.metric_for_best_model = self.best_metric
