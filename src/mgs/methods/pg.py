@@ -27,7 +27,7 @@ class PG:
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         samples = scored(self.task, model, batch, draw(self.task, model, batch, self.num_samples, key), self.bf16)
-        parts = self.ranks.exchange([sum(samples.costs), len(samples.costs)] if batch.counts else [0.0, 0])
+        parts = self.ranks.pooled(lambda: [sum(samples.costs), len(samples.costs)] if batch.counts else [0.0, 0])
         mean = sum(total for total, _ in parts) / sum(num for _, num in parts)
         baseline = mean if self.baseline is None else self.baseline
         loss = policy_loss(samples, baseline)
