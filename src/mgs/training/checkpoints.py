@@ -44,8 +44,13 @@ def checkpoint_to_resume(folder: str | Path) -> Path | None:
 
 def checkpoints(folder: str | Path) -> list[Path]:
     """All there are by name, oldest first."""
-    found = [path for path in Path(folder).glob("checkpoint-*") if path.name.split("-")[-1].isdigit()]
-    return sorted(found, key=lambda path: int(path.name.split("-")[-1]))
+    return sorted((path for path in Path(folder).glob("checkpoint-*") if step_of(path) >= 0), key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The update it was written after; -1 if its name does not say."""
+    number = checkpoint.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
 
 
 def damage(checkpoint: Path) -> str | None:
@@ -115,9 +120,14 @@ def tidy(folder: Path) -> None:
 
 
 def rotate(folder: Path, limit: int | None, best: str | None) -> None:
-    """Deletes all but the newest `limit` and the best; each under another name, so that none is ever seen half."""
+    """Deletes all but the newest `limit` and the best."""
     for path in checkpoints(folder)[:-limit] if limit else []:
         if best is None or path.name != Path(best).name:
-            old = path.with_name(OLD + path.name)
-            path.rename(old)
-            shutil.rmtree(old, ignore_errors=True)
+            discard(path)
+
+
+def discard(checkpoint: Path) -> None:
+    """Deletes one under another name, so that it is never seen half."""
+    old = checkpoint.with_name(OLD + checkpoint.name)
+    checkpoint.rename(old)
+    shutil.rmtree(old, ignore_errors=True)

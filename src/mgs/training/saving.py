@@ -24,8 +24,11 @@ from mgs.training.checkpoints import (
     METHOD_STATE,
     STATE,
     checkpoint_to_resume,
+    checkpoints,
     damage,
+    discard,
     rotate,
+    step_of,
     sync,
     tidy,
     written_aside,
@@ -72,12 +75,13 @@ class SavingTrainer(TogetherTrainer):
         return result
 
     def _start(self, resume: str | bool | None) -> str | None:
-        """The checkpoint to go on from."""
+        """The checkpoint to go on from. Later ones, damaged or of an earlier run, are in the way of those to come."""
         tidy(self.folder)
-        if resume is True:
-            newest = checkpoint_to_resume(self.folder)
-            return str(newest) if newest else None
-        return resume or None
+        start = checkpoint_to_resume(self.folder) if resume is True else Path(resume) if resume else None
+        for path in checkpoints(self.folder):
+            if start is None or step_of(path) > step_of(start):
+                discard(path)
+        return str(start) if start else None
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """As the library's, but a run that had stopped early when it was killed does not go on."""
