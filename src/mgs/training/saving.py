@@ -86,7 +86,8 @@ class SavingTrainer(TogetherTrainer):
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """As the library's, but a run that had stopped early when it was killed does not go on."""
         stoppers = [c for c in self.callback_handler.callbacks if isinstance(c, EarlyStoppingCallback)]
-        if any(stopper.early_stopping_patience_counter >= stopper.early_stopping_patience for stopper in stoppers):
+        over = any(stopper.early_stopping_patience_counter >= stopper.early_stopping_patience for stopper in stoppers)
+        if over and self.state.global_step:
             self.control.should_training_stop = True
             return
         super()._run_epoch(*args, **kwargs)
