@@ -75,6 +75,8 @@ def test_killed_at_any_step_of_writing(train, launch, finish, tmp_path):
         if process.exitcode == 0:  # there is no such step
             break
         assert process.exitcode == -signal.SIGKILL
+        (process,) = launch(partial(killed, number % 6 + 1, folder))  # and again, while it resumes
+        process.join(60)
         finish(partial(train, "pg", folder, max_steps=2))
         assert ending(folder) == ending(tmp_path / "whole"), f"killed in step {number}"
     assert number > 50

@@ -28,6 +28,7 @@ def run(make_trainer, finish, letters, tmp_path):
         def target():
             trainer = make_trainer(method, folder, held_out=letters[50:], **options)
             trainer.train()
+            assert trainer.model_wrapped is trainer.model  # nobody else's exchange of gradients
             trainer.save_model()
 
         finish(target, num)
