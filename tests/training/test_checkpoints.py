@@ -17,8 +17,6 @@ from mgs.training.checkpoints import (
 
 PARTS = ("model.safetensors", "optimizer.pt", "scheduler.pt", "method.json", "trainer_state.json")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is passed over")
-
 
 @pytest.fixture
 def checkpoint(tmp_path):
@@ -54,8 +52,9 @@ def test_a_folder_without_checkpoints_or_no_folder_has_none(tmp_path):
 def test_one_that_lost_a_file_is_passed_over_and_it_is_said(checkpoint, tmp_path, missing):
     checkpoint(1)
     (checkpoint(2) / missing).unlink()
-    with pytest.warns(UserWarning, match=f"checkpoint-2 is passed over: {missing} is missing"):
-        assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-1"
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-1"
+    with pytest.warns(UserWarning, match=f"checkpoint-2 is passed over for checkpoint-1: {missing} is missing"):
+        assert checkpoint_to_resume(tmp_path) == tmp_path / "checkpoint-1"
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -21,7 +21,7 @@ SETTINGS = {
     "gradient_accumulation_steps": 2,
     "lr_scheduler_type": "linear",
 }
-EVERY = 7  # step of writing; another number, 1 among them, tries others
+EVERY = 11  # step of writing; another number, 1 among them, tries others
 
 
 @pytest.fixture

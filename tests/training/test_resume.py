@@ -117,6 +117,7 @@ def test_killed_in_the_last_evaluation_it_is_made_again(make_trainer, assert_sam
     assert newest_checkpoint(tmp_path / "killed").name == "checkpoint-3"
 
 
+@pytest.mark.filterwarnings("ignore:.*is passed over")
 def test_a_checkpoint_cut_off_by_the_kill_is_passed_over(make_trainer, assert_same_weights, tmp_path):
     options = {"max_steps": 3, "save_steps": 1, "eval_strategy": "no"}
     straight = make_trainer("mgs", tmp_path / "straight", **options)

@@ -26,19 +26,18 @@ OLD = ".old-"  # and of what is about to be deleted
 
 
 def newest_checkpoint(folder: str | Path) -> Path | None:
-    """The newest whole checkpoint below a run's folder; damaged ones are passed over, with a warning that says so."""
-    for path in reversed(checkpoints(folder)):
-        if (why := damage(path)) is None:
-            return path
-        warnings.warn(f"{path} is passed over: {why}", stacklevel=2)
-    return None
+    """The newest whole checkpoint below a run's folder, if any."""
+    return next((path for path in reversed(checkpoints(folder)) if damage(path) is None), None)
 
 
 def checkpoint_to_resume(folder: str | Path) -> Path | None:
-    """As `newest_checkpoint`; where all there are have been damaged, starting again is for the user to decide."""
+    """The newest that is whole; that others are passed over is said, and starting again is left to the user."""
     newest, found = newest_checkpoint(folder), checkpoints(folder)
     if found and newest is None:
         raise UserError(f"no checkpoint in {folder} is whole ({damage(found[-1])}): start anew with --overwrite")
+    for path in found:
+        if newest is not None and step_of(path) > step_of(newest):
+            warnings.warn(f"{path} is passed over for {newest.name}: {damage(path)}", stacklevel=2)
     return newest
 
 
