@@ -7,12 +7,15 @@ ranks are gradients added up. `exchanged` counts the bytes that pass through a r
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from mgs import errors
 from mgs.errors import UserError
@@ -94,6 +97,29 @@ class Ranks:
 
 
 ALONE = Ranks(alone=True)
+
+
+def launched() -> int:
+    """How many processes a launcher says that it started."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def connect(backend: str | None, on_cpu: bool, seconds: float) -> None:
+    """Connects the processes that `torchrun` started on one machine, before a library does it with less care.
+
+    Processes find each other through the launcher's store. Those that are started again because one has died would
+    find what the earlier ones left there and wait for the dead: so each attempt has its own part of the store.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    known = on_cpu or torch.cuda.is_available()
+    if not known or attempt is None or os.environ.get("GROUP_WORLD_SIZE") != "1" or dist.is_initialized():
+        return
+    backend = backend or ("gloo" if on_cpu else "nccl")
+    time = timedelta(seconds=seconds)
+    store, rank, size = next(iter(rendezvous("env://", timeout=time)))
+    dist.init_process_group(
+        backend, store=dist.PrefixStore(f"attempt-{attempt}", store), rank=rank, world_size=size, timeout=time
+    )
 
 
 def _known_everywhere(told: dict[str, str]) -> UserError:

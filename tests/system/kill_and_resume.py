@@ -134,7 +134,7 @@ def main() -> int:
     lines = [" ".join(parts) + "." for parts in itertools.product(*words, ("the red mat", "an empty house", "it"))]
     (folder / "text.txt").write_text("\n".join(lines * 4) + "\n")
     chance, total, wrong = random.Random(options.seed), 0, 0
-    for method, num in itertools.product(("mle", "mgs", "mrt", "pg"), (1, 2)):
+    for method, num in itertools.product(("mgs", "mle", "mrt", "pg"), (1, 2)):
         seconds = finish(command(method, num, folder / f"{method}{num}"), folder)
         struck = killed_and_resumed(folder, method, num, options.kills, chance)
         same = outcome(folder / f"{method}{num}") == outcome(folder / f"{method}{num}-killed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import signal
 from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import chain
@@ -16,6 +15,7 @@ from transformers import TrainingArguments
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
 from mgs.methods.mgs import SPLITS
+from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
 
 #: Options of the library that belong into every resolved configuration.
@@ -87,12 +87,14 @@ class SequenceConfig(TrainingArguments):
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
         self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
-        launched = int(os.environ.get("WORLD_SIZE", 1))
-        if launched > 1 and not torch.accelerator.is_available():
-            self.use_cpu = True  # or the library would not connect them
+        if launched() > 1:
+            self.use_cpu |= not torch.accelerator.is_available()  # or the library would not connect them
+            connect(self.ddp_backend, self.use_cpu, self.ddp_timeout)
         super().__post_init__()
-        if launched > self.world_size:
-            raise UserError(f"{launched} processes were launched that are not connected on this device: add --use_cpu")
+        if launched() > self.world_size:
+            raise UserError(
+                f"{launched()} processes were launched that are not connected on this device: add --use_cpu"
+            )
         if self.fp16:
             raise UserError("fp16 is not supported (its gradient scaler and parameter search do not mix): use bf16")
         if self.gradient_accumulation_steps < 1:
