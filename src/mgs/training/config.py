@@ -53,9 +53,7 @@ class SequenceConfig(TrainingArguments):
     eval_max_new_tokens: int = option(EVALUATION_LENGTH, "Decoding cap in evaluation.")
     patience: int = option(10, "Stop after this many evaluations without a better task cost; 0 never stops early.")
     keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
-    shard_data: bool = option(
-        False, "With several processes: deal each batch's rows to them, not MGS's candidates (others always do)."
-    )
+    shard_data: bool = option(False, "Deal rows of batches to processes instead of MGS's candidates.")
     nonfinite: str = option("stop", "Where a gradient or a cost is not finite: stop, or skip the update.")
     cost_timeout: float | None = option(None, "Seconds that one call of the cost may take (default: any time).")
 
