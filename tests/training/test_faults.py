@@ -209,6 +209,31 @@ def test_no_file_of_a_run_is_a_pickle_but_the_two_that_torch_reads_as_tensors(ma
     assert {path.name for path in tmp_path.rglob("*.pt")} == {"optimizer.pt", "scheduler.pt"}
 
 
+def test_a_model_that_cannot_be_saved_or_a_best_one_that_is_gone_is_a_sentence(
+    make_trainer, tmp_path, letters, monkeypatch
+):
+    def full(*args, **kwargs):
+        raise RuntimeError("Error while serializing: I/O error: No space left on device")
+
+    def never_better(hypotheses, references):
+        return 1.0
+
+    trainer = make_trainer("mgs", tmp_path, never_better, held_out=letters[50:], max_steps=2, eval_steps=1)
+    load = trainer._load_best_model
+
+    def damaged():
+        (tmp_path / "checkpoint-1" / "model.safetensors").write_bytes(b"{}")
+        load()
+
+    trainer._load_best_model = damaged
+    with pytest.raises(UserError, match=r"checkpoint-1 cannot be read \(.*--keep_best false"):
+        trainer.train()
+    monkeypatch.setattr(trainer.model, "save_pretrained", full)
+    with pytest.raises(UserError, match=r"model.safetensors could not be written \(.*No space left"):
+        trainer.save_model()
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_starting_anew_leaves_nothing_of_an_earlier_run(make_trainer, tmp_path):
     options = {"eval_strategy": "no", "save_steps": 1, "save_total_limit": 1}
     make_trainer("mle", tmp_path, max_steps=3, **options).train()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +97,7 @@ class SavingTrainer(TogetherTrainer):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """One of this update, unless it is there; older ones go only after it is whole."""
+        """One of this update; older ones go only after it is whole."""
         step = self.state.global_step
         best = self.state.best_global_step
         if best and (best == step or (self.folder / f"checkpoint-{best}").exists()):
@@ -104,19 +106,13 @@ class SavingTrainer(TogetherTrainer):
         self.ranks.from_first(lambda: self._write_checkpoint(self.folder / f"checkpoint-{step}"))
 
     def _write_checkpoint(self, target: Path) -> None:
-        try:
+        with _sentences(target), written_aside(target) as folder:
             if self.updates.file.exists():
                 sync(self.updates.file)  # a resumed run goes on writing it
-            with written_aside(target) as folder:
-                self.save_model(str(folder), _internal_call=True)
-                if not self.args.save_only_model:
-                    self._save_optimizer_and_scheduler(str(folder))
-                self._save_state(folder / STATE)
-        except Exception as error:  # of many kinds: each library that writes has its own for a full disk
-            raise UserError(
-                f"{target} could not be written ({_sentence(error)}): earlier checkpoints are as they were; make room "
-                "and start again with --resume"
-            ) from error
+            self.save_model(str(folder), _internal_call=True)
+            if not self.args.save_only_model:
+                self._save_optimizer_and_scheduler(str(folder))
+            self._save_state(folder / STATE)
         rotate(self.folder, self.args.save_total_limit, self.state.best_model_checkpoint)
         if self.args.push_to_hub:
             self._push_from_checkpoint(str(target))
@@ -140,7 +136,7 @@ class SavingTrainer(TogetherTrainer):
         if _internal_call or not self.args.should_save:
             return super().save_model(output_dir, _internal_call)
         folder = Path(output_dir or self.folder)
-        with written_aside(folder / f"{ASIDE}model") as aside:
+        with _sentences(folder / "model.safetensors"), written_aside(folder / f"{ASIDE}model") as aside:
             super().save_model(str(aside), _internal_call=True)
         for file in (folder / f"{ASIDE}model").iterdir():
             if file.name != FILES:
@@ -169,6 +165,15 @@ class SavingTrainer(TogetherTrainer):
         except Exception as error:
             raise _unreadable(resume_from_checkpoint, error) from error
 
+    def _load_best_model(self) -> None:
+        try:
+            super()._load_best_model()
+        except Exception as error:
+            best = str(self.state.best_model_checkpoint)
+            raise UserError(
+                f"{best} cannot be read ({_said(error)}): end without it, with --keep_best false"
+            ) from error
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
@@ -181,13 +186,25 @@ class SavingTrainer(TogetherTrainer):
             raise _unreadable(checkpoint, error) from error
 
 
+@contextmanager
+def _sentences(target: Path) -> Iterator[None]:
+    """What cannot be written, in words: each library that writes has its own kind of error for a full disk."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(
+            f"{target} could not be written ({_said(error)}): earlier checkpoints are as they were; make room and "
+            "start again with --resume"
+        ) from error
+
+
 def _unreadable(checkpoint: str, error: Exception) -> UserError:
     return UserError(
-        f"{checkpoint} cannot be read ({_sentence(error)}): delete it to go on from an earlier one, or use --overwrite"
+        f"{checkpoint} cannot be read ({_said(error)}): delete it to go on from an earlier one, or use --overwrite"
     )
 
 
-def _sentence(error: Exception) -> str:
+def _said(error: Exception) -> str:
     """The first line of what an error says."""
     lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

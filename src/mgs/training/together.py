@@ -40,13 +40,16 @@ class TogetherTrainer(Trainer):
 
     def check_same_weights(self) -> None:
         """Nothing sends weights to other processes: all must have made or loaded the same."""
-        if len(set(self.ranks.exchange(digest(self.model)))) > 1:
+        if not self._same_weights():
             raise UserError("the processes of this run start from different weights: give all of them the same model")
 
     def align_weights(self) -> None:
         """On GPUs the same sum may round differently from one process to another: all take the first one's weights."""
-        if len(set(self.ranks.exchange(digest(self.model)))) > 1:
+        if not self._same_weights():
             self.ranks.copy_from_first(parameter.data for parameter in self.model.parameters())
+
+    def _same_weights(self) -> bool:
+        return self.ranks.size == 1 or len(set(self.ranks.exchange(digest(self.model)))) == 1
 
 
 def digest(model: nn.Module) -> str:
