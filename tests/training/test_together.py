@@ -2,6 +2,8 @@
 gradients, but for rounding, where rows are."""
 
 import json
+import math
+import warnings
 
 import pytest
 import torch
@@ -55,6 +57,21 @@ def test_candidates_dealt_to_processes_give_the_same_weights_and_log(run, option
     sent = [entry["exchanged_bytes"] for entry in log_of(three, ()) if "micro" in entry]
     assert all(0 < num < SMALL for num in sent)
     assert len(sent) > 1
+
+
+def test_the_number_of_processes_may_change_when_a_run_is_resumed(run, make_trainer, finish, letters):
+    options = {"cost": "lm", "save_steps": 1, "eval_steps": 2, "max_steps": 4}
+    one = run(1, name="one", **options)
+    changing = run(2, name="changing", **options | {"max_steps": 2})
+
+    def target():
+        trainer = make_trainer("mgs", changing, held_out=letters[50:], **options)
+        trainer.train(resume_from_checkpoint=True)
+        trainer.save_model()
+
+    finish(target, 3)
+    assert (one / "model.safetensors").read_bytes() == (changing / "model.safetensors").read_bytes()
+    assert log_of(one) == log_of(changing)
 
 
 def test_what_is_exchanged_does_not_depend_on_the_model(run, make_model, word_tokenizer):
@@ -119,6 +136,28 @@ def test_a_cost_that_fails_in_one_process_stops_all_with_the_same_sentence(make_
         assert caught.value.everywhere
 
     finish(target, 2)
+
+
+@pytest.mark.parametrize("method", ["mgs", "pg"])
+def test_an_update_is_skipped_by_all_or_by_none(make_trainer, finish, tmp_path, method):
+    def sometimes(hypotheses, references):
+        calls.append(1)
+        wrong = torch.distributed.get_rank() == 1 and len(calls) == 1
+        return [math.nan if wrong else float(len(set(h.token_ids))) for h in hypotheses]
+
+    calls = []
+    options = {"mle_share": 0.0} if method != "mgs" else {}
+
+    def target():
+        trainer = make_trainer(method, tmp_path, sometimes, nonfinite="skip", eval_strategy="no", **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trainer.train()
+        assert trainer.skipped == 1
+        trainer.check_same_weights()
+
+    finish(target, 2)
+    assert [entry["step"] for entry in log_of(tmp_path) if "why" in entry] == [1]
 
 
 def test_a_cost_of_the_whole_corpus_cannot_be_pooled(make_trainer, finish, tmp_path):
