@@ -9,9 +9,23 @@ from collections.abc import Iterable
 class UserError(ValueError):
     """A mistake in the input. The command line prints it without a traceback and exits with 2."""
 
+    everywhere = False  # whether all processes of the run raise it: then only the first says so
 
-class CostError(UserError):
+
+class UpdateError(UserError):
+    """An update that cannot be made. The run stops, after a checkpoint of the update before it."""
+
+
+class CostError(UpdateError):
     """A task cost that raised, or returned something that cannot be used."""
+
+
+class NonFinite(UpdateError):
+    """A gradient or a cost that is infinite or not a number: the update may be skipped instead."""
+
+
+class NonFiniteCost(NonFinite, CostError):
+    """A cost that is."""
 
 
 def unknown(kind: str, given: object, allowed: Iterable[str]) -> UserError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from mgs.errors import UserError, unknown
@@ -27,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except UserError as error:
-        print(f"mgs: {error}", file=sys.stderr)
+        if not error.everywhere or os.environ.get("RANK", "0") == "0":
+            print(f"mgs: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("mgs: interrupted", file=sys.stderr)
@@ -61,8 +63,10 @@ def run(arguments: list[str]) -> int:
 
 
 def quiet() -> None:
-    """The libraries' own chatter would bury ours."""
+    """The libraries' own chatter would bury ours; a warning is a sentence, not a line of code."""
     from transformers.utils import logging
+
+    warnings.formatwarning = lambda message, *where, **more: f"mgs: {message}\n"
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

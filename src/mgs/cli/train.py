@@ -14,8 +14,10 @@ from mgs.cli.arguments import Parser
 from mgs.costs import COST_NAMES
 from mgs.errors import UserError, unknown
 from mgs.experiments.inputs import DataOptions, ModelOptions, load_cost
+from mgs.ranks import Ranks
 from mgs.report.tables import figures_table
-from mgs.training import METHODS, newest_checkpoint
+from mgs.training import METHODS
+from mgs.training.checkpoints import checkpoints, replace_text
 from mgs.training.config import option
 
 SUMMARY = "Train a model with {name}. Everything has a default; the same command with --resume goes on after a stop."
@@ -59,7 +61,8 @@ def train(argv: Sequence[str]) -> None:
     models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
     given = load_cost(run.cost) if run.cost else None  # a wrong name is said before a model is loaded
     folder = Path(config.output_dir)
-    check_folder(folder, run)
+    ranks = Ranks()  # the configuration has connected them
+    ranks.from_first(lambda: check_folder(folder, run))
 
     set_seed(config.seed)
     model, tokenizer = models.load_or_make(data)
@@ -69,9 +72,11 @@ def train(argv: Sequence[str]) -> None:
     train_data, eval_data = load_data(data, run, config, tokenizer, model)
     trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
 
-    save_configuration(folder, models, data, run, config)
+    ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
     trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
+    if not ranks.first:
+        return
     if eval_data is not None:
         state = trainer.state
         if trainer.last_evaluation is None or state.best_global_step not in (None, state.global_step):
@@ -85,7 +90,7 @@ def check_folder(folder: Path, run: RunOptions) -> None:
     """An earlier run is neither mixed with a new one nor lost by accident."""
     if run.resume or run.overwrite or not folder.exists():
         return
-    if newest_checkpoint(folder) or (folder / "metrics.jsonl").exists():
+    if checkpoints(folder) or (folder / "metrics.jsonl").exists():
         raise UserError(f"{folder} holds an earlier run: add --resume to go on with it, --overwrite, or another --out")
 
 
@@ -107,4 +112,4 @@ def save_configuration(folder: Path, *parts: Any) -> None:
         resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
     folder.mkdir(parents=True, exist_ok=True)
     resolved.pop("resume", None)
-    (folder / "mgs.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True))
+    replace_text(folder / "mgs.yaml", yaml.safe_dump(resolved, sort_keys=True))

@@ -15,12 +15,13 @@ from typing import Any
 
 from torch import nn
 
+from mgs.costs.limit import Late, time_limit
 from mgs.costs.lm import LanguageModelCost
 from mgs.costs.meteor import meteor
 from mgs.costs.sequence import edit, nontermination, repetition
 from mgs.costs.translation import bleu, chrf, sbleu
 from mgs.costs.wordnet import folder
-from mgs.errors import CostError, UserError, unknown
+from mgs.errors import CostError, NonFiniteCost, UserError, unknown
 from mgs.types import Text
 
 CostFunction = Callable[..., "Iterable[float] | float"]
@@ -34,10 +35,13 @@ COST_NAMES = ("lm", *COSTS)
 
 @dataclass(frozen=True)
 class Cost:
-    """A named cost whose values have been checked."""
+    """A named cost whose values have been checked. A call may take `seconds`; with `by_sequence` the rows of a batch
+    are dealt to processes, which makes one value for all of them together impossible."""
 
     name: str
     function: CostFunction
+    seconds: float | None = None
+    by_sequence: bool = False
 
     @property
     def reads_text(self) -> bool:
@@ -73,8 +77,7 @@ class Cost:
 
     def mean(self, hypotheses: Sequence[Text], references: Sequence[Text], /, **columns: Any) -> float:
         """C(θ): the mean over sequences, or the corpus's own value."""
-        values = self._call(hypotheses, references, columns)
-        return values if isinstance(values, float) else math.fsum(values) / len(values)
+        return _mean(self._call(hypotheses, references, columns))
 
     def means(
         self, groups: Sequence[Sequence[Text]], references: Sequence[Text], /, **columns: Sequence[Any]
@@ -82,15 +85,22 @@ class Cost:
         """`mean` of each group of hypotheses, all against the same references and columns.
 
         Candidates often decode the same sequence for the same row. A cost a sequence is asked once about each: on the
-        first group, which tells what kind of cost it is, and then on all that the other groups hold besides.
+        first group, which tells what kind of cost it is, and then on all that the other groups hold besides. A function
+        with an attribute `by_group` that is true, whose value for a sequence depends on what it is asked about together
+        with it (be it by rounding), is asked about each group by itself.
         """
         if not groups:
             return []
         if any(len(group) != len(references) for group in groups):
             raise ValueError(f"groups of {sorted({*map(len, groups)})} hypotheses for {len(references)} references")
         values = self._call(groups[0], references, columns)
-        if isinstance(values, float):
-            return [values, *(self.mean(group, references, **columns) for group in groups[1:])]
+        if isinstance(values, float) and self.by_sequence and len(references) > 1:
+            raise CostError(
+                f"the cost {self.name!r} gave one value for the whole corpus, of which each process has only a part: "
+                "leave out shard_data, and candidates are dealt to processes instead"
+            )
+        if isinstance(values, float) or getattr(self.function, "by_group", False):
+            return [_mean(values), *(self.mean(group, references, **columns) for group in groups[1:])]
         members, places = _distinct(groups)
         values += self._further(members[len(values) :], references, columns)
         return [math.fsum(values[place] for place in group) / len(group) for group in places]
@@ -117,11 +127,17 @@ class Cost:
         self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]
     ) -> list[float] | float:
         try:
-            values = self.function(hypotheses, references, **_wanted(self.function, columns))
-            if isinstance(values, Iterator):
-                values = list(values)  # a generator raises only now
+            with time_limit(self.seconds):
+                values = self.function(hypotheses, references, **_wanted(self.function, columns))
+                if isinstance(values, Iterator):
+                    values = list(values)  # a generator raises only now
         except UserError:
             raise
+        except Late:
+            raise CostError(
+                f"the cost {self.name!r} did not answer within {self.seconds:g} s "
+                f"(on {len(hypotheses)} hypotheses, the first {_shown(hypotheses[0])}): allow more with cost_timeout"
+            ) from None
         except Exception as error:
             raise CostError(
                 f"the cost {self.name!r} raised {type(error).__name__}: {error} "
@@ -151,8 +167,12 @@ class Cost:
             raise CostError(f"the cost {self.name!r} returned {value!r} for {where}, not a number{shown}") from None
         if not math.isfinite(number):
             where, shown = _place(row, hypothesis)
-            raise CostError(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
+            raise NonFiniteCost(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
         return number
+
+
+def _mean(values: list[float] | float) -> float:
+    return values if isinstance(values, float) else math.fsum(values) / len(values)
 
 
 def _distinct(groups: Sequence[Sequence[Text]]) -> tuple[list[tuple[int, Text]], list[list[int]]]:

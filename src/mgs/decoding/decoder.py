@@ -113,10 +113,12 @@ class Decoder:
         eos: int,
         noise: Sequence[int] = (0,),
         done: Callable[[int], object] = lambda rows: None,
+        numbers: Sequence[int] | None = None,
     ) -> list[tuple[int, ...]]:
-        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row.
-        `done` is told how many rows have just been finished, for a progress bar."""
-        keys_B = row_keys(range(len(prefixes)), *noise)
+        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row,
+        which is the same by its place or, if given, its number. `done` is told how many rows have just been finished,
+        for a progress bar."""
+        keys_B = row_keys(range(len(prefixes)) if numbers is None else numbers, *noise)
         room = room_for(model, prefixes, max_new_tokens)
         at_once = self._at_once(model, prefixes, room)
         out: list[tuple[int, ...]] = [()] * len(prefixes)

@@ -51,10 +51,11 @@ def decode_texts(
     noise: Sequence[int] = (0,),
     done: Callable[[int], object] = lambda rows: None,
     strings: bool = True,
+    numbers: Sequence[int] | None = None,
 ) -> list[Text]:
-    """Continuations as a cost sees them; `strings` as in `texts`."""
+    """Continuations as a cost sees them; `strings` as in `texts`, `numbers` of rows as for a decoder."""
     eos = end_of_sequence(tokenizer)
-    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done), strings)
+    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done, numbers), strings)
 
 
 def texts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]], strings: bool = True) -> list[Text]:
