@@ -19,7 +19,7 @@ import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
 from mgs.errors import UserError, unknown
-from mgs.training.config import own_options
+from mgs.training.config import RARE, own_options
 
 ALIASES = {"--out": "--output_dir"}
 
@@ -94,7 +94,7 @@ class Parser(HfArgumentParser):
             for heading, names in own_options(cls).items():
                 print(f"\n{heading}")
                 for name in names:
-                    if name in options:
+                    if name in options and (everything or name not in RARE):
                         _show_option(options.pop(name))
             if everything and options:
                 print("\nOptions of the library's TrainingArguments.")

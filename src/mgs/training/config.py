@@ -22,6 +22,8 @@ from mgs.search import ProposalForm, Temperature
 SCORES = ("bleu", "sbleu", "meteor", "chrf")
 #: Options of the library that belong into every resolved configuration.
 ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
+#: Options of ours that `--help` leaves to `--help-all`.
+RARE = ("log_level", "restore_callback_states_from_checkpoint", "remove_unused_columns")
 NONFINITE = ("stop", "skip")
 
 
@@ -77,7 +79,7 @@ class SequenceConfig(TrainingArguments):
     eval_steps: float | None = option(100, "Updates between evaluations.")
     save_steps: float = option(100, "Updates between checkpoints; each evaluation writes one as well.")
     save_total_limit: int | None = option(2, "Checkpoints kept beside the best.")
-    log_level: str = option("error", "How much the library itself reports: error, warning, info, ...")
+    log_level: str = option("error", "How much the library itself reports: error, warning, ...")
     log_level_replica: str = option("error", "The same for all processes but the first.")
     report_to: str = option("tensorboard", "Where logs go beside metrics.jsonl: tensorboard, wandb, none, ...")
     restore_callback_states_from_checkpoint: bool = option(True, "Early stopping goes on counting where it was.")
