@@ -13,6 +13,7 @@ from mgs.report.escape import printable
 from mgs.report.plots import plot_progress
 from mgs.report.tables import figures_table
 from mgs.training.config import option
+from mgs.training.ranges import check_ranges
 
 SHOWN = ("MLE", "MGS-LM")
 PLUMBING = ("save_strategy", "keep_best", "report_to", "eval_steps")
@@ -24,6 +25,9 @@ class DemoOptions:
 
     output_dir: str = option("demo", "Folder for results.json, the picture and the trained models.")
     seed: int = option(0, "Seed of batches and candidates.")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 def demo(argv: Sequence[str]) -> None:
@@ -42,7 +46,10 @@ def demo(argv: Sequence[str]) -> None:
     show_settings(result)
     show_continuations(result)
     print(verdict(result))
-    print(f"{out}/results.json, {out}/progress.png and the trained models; {time.monotonic() - began:.0f} s in all")
+    folder = printable(out)
+    print(
+        f"{folder}/results.json, {folder}/progress.png and the trained models; {time.monotonic() - began:.0f} s in all"
+    )
 
 
 def show_settings(result: DemoResult) -> None:

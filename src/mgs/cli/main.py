@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 
-from mgs.errors import UserError, unknown
+from mgs.errors import UserError, first_line, unknown
+from mgs.report.escape import printable, shortened
 
 #: Command → (module, what it is for). Modules are imported when used: `mgs --help` answers at once.
 COMMANDS = {
@@ -18,6 +21,7 @@ COMMANDS = {
     "bench": ("mgs.cli.bench", "time updates on this machine: candidates one by one, as one batch, decoding alone"),
     "data": ("mgs.cli.data", "show what a file becomes: pairs, lengths, human figures"),
 }
+OUT_OF_MEMORY = "out of memory|not enough memory|can't allocate memory"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,8 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except UserError as error:
-        print(f"mgs: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
     except KeyboardInterrupt:
         print("mgs: interrupted", file=sys.stderr)
         return 130
@@ -35,8 +38,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains again at exit
         return 141
     except OSError as error:  # a full disk, a folder that cannot be written, a file where a folder should be
-        print(f"mgs: {error.strerror or error}: {error.filename or 'while reading or writing'}", file=sys.stderr)
-        return 2
+        return refuse(f"{error.strerror or error}: {error.filename or 'while reading or writing'}")
+    except ImportError as error:  # a package that an option needs and that is not installed
+        return refuse(first_line(error))
+    except (MemoryError, RuntimeError) as error:  # torch has no kind of its own for memory that is not a GPU's
+        if not isinstance(error, MemoryError) and not re.search(OUT_OF_MEMORY, str(error)):
+            raise
+        reason = first_line(error)
+        return refuse(f"out of memory ({reason}): use smaller batches, fewer beams or a smaller model")
+
+
+def refuse(reason: object) -> int:
+    """One line on stderr. What it quotes is data, of any length and with any characters."""
+    print(f"mgs: {shortened(printable(reason))}", file=sys.stderr)
+    return 2
 
 
 def run(arguments: list[str]) -> int:
@@ -65,3 +80,4 @@ def quiet() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|accelerate|huggingface_hub|datasets)\b")
