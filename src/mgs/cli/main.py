@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import re
 import sys
 import warnings
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:  # a full disk, a folder that cannot be written, a file where a folder should be
         return refuse(f"{error.strerror or error}: {error.filename or 'while reading or writing'}")
+    except pickle.UnpicklingError:  # torch reads numbers alone, and advises to read everything: we do not
+        return refuse("a file of the checkpoint holds something other than numbers and was not read: start anew")
     except ImportError as error:  # a package that an option needs and that is not installed
         return refuse(first_line(error))
     except (MemoryError, RuntimeError) as error:  # torch has no kind of its own for memory that is not a GPU's
@@ -80,4 +83,4 @@ def quiet() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", module=r"(torch|transformers|accelerate|huggingface_hub|datasets)\b")
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|accelerate|huggingface_hub|datasets|peft)\b")
