@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,22 +128,25 @@ class Cost:
         self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]
     ) -> list[float] | float:
         try:
+            # Lists of its own: a cost may well sort what it is given.
             with time_limit(self.seconds):
-                values = self.function(hypotheses, references, **_wanted(self.function, columns))
+                values = self.function(list(hypotheses), list(references), **_wanted(self.function, columns))
                 if isinstance(values, Iterator):
                     values = list(values)  # a generator raises only now
-        except UserError:
-            raise
         except Late:
             raise CostError(
                 f"the cost {self.name!r} did not answer within {self.seconds:g} s "
                 f"(on {len(hypotheses)} hypotheses, the first {_shown(hypotheses[0])}): allow more with cost_timeout"
             ) from None
-        except Exception as error:
+        except (UserError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # also SystemExit: a cost may stop a run, but not without a word
             raise CostError(
-                f"the cost {self.name!r} raised {type(error).__name__}: {error} "
+                f"the cost {self.name!r} raised {_said(error)} "
                 f"(on {len(hypotheses)} hypotheses, the first {_shown(hypotheses[0])})"
             ) from error
+        if inspect.iscoroutine(values):
+            values.close()  # or Python warns that nobody waited for it
         if isinstance(values, numbers.Real) or getattr(values, "ndim", None) == 0:
             return self._number(values)
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -151,10 +155,18 @@ class Cost:
             )
         # Out of an array all at once: one by one would wait for the GPU at each.
         tolist = getattr(values, "tolist", None) if getattr(values, "ndim", None) == 1 else None
-        listed = tolist() if tolist else list(values)
+        listed = tolist() if tolist else self._list(values)
         if len(listed) != len(hypotheses):
             raise CostError(f"the cost {self.name!r} returned {len(listed)} values for {len(hypotheses)} hypotheses")
         return [self._number(value, i, hypotheses[i]) for i, value in enumerate(listed)]
+
+    def _list(self, values: Iterable[Any]) -> list[Any]:
+        try:
+            return list(values)
+        except Exception as error:
+            raise CostError(
+                f"the cost {self.name!r} returned a {type(values).__name__} that cannot be gone through: {_said(error)}"
+            ) from None
 
     def _number(self, value: Any, row: int | None = None, hypothesis: Text | None = None) -> float:
         """A finite float; without a row it is of the whole corpus."""
@@ -162,9 +174,11 @@ class Cost:
             if isinstance(value, (str, bytes)):
                 raise TypeError
             number = float(value)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever the conversion of the user's own type raises
             where, shown = _place(row, hypothesis)
-            raise CostError(f"the cost {self.name!r} returned {value!r} for {where}, not a number{shown}") from None
+            raise CostError(
+                f"the cost {self.name!r} returned {reprlib.repr(value)} for {where}, not a number{shown}"
+            ) from None
         if not math.isfinite(number):
             where, shown = _place(row, hypothesis)
             raise NonFiniteCost(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
@@ -203,6 +217,15 @@ def _wanted(function: CostFunction, columns: dict[str, Any]) -> dict[str, Any]:
 def _place(row: int | None, hypothesis: Text | None) -> tuple[str, str]:
     """Where a bad value stands, in words, and the hypothesis it is for."""
     return ("the corpus", "") if hypothesis is None else (f"sequence {row}", f": {_shown(hypothesis)}")
+
+
+def _said(error: BaseException) -> str:
+    """Its type and its message, if it has one and can say it."""
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _shown(text: Text, limit: int = 80) -> str:

@@ -69,7 +69,7 @@ class Decoder:
     def parse(cls, text: str) -> Decoder:
         """`greedy`, `beam-N`, or `sample` with options: `sample,top_k=40,top_p=0.9,temperature=0.7`."""
         kind, *options = text.replace(" ", "").split(",")
-        beam = kind.startswith("beam-") and kind[5:].isdecimal()
+        beam = kind.startswith("beam-") and kind[5:].isdecimal() and len(kind) < 10  # thousands at most
         if not beam and kind not in ("greedy", "sample"):
             raise unknown("decoder", text, KINDS)
         if options and kind != "sample":

@@ -80,7 +80,7 @@ def evaluate_completion(
 ) -> Evaluation:
     """Decode every prefix and fill the table's row. Without a `scorer`, the LM columns are left out."""
     prefixes = [example.prefix for example in data.examples]
-    with tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=not progress) as bar:
+    with tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=None if progress else True) as bar:
         hypotheses = decode_texts(model, tokenizer, prefixes, decoder, max_new_tokens, (seed,), bar.update)
     figures = sequence_figures(tokenizer, data, hypotheses, scorer)
     figures["perplexity"] = perplexity(model, data)

@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from transformers import TrainingArguments
+from transformers.training_args import trainer_log_levels
 
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
 from mgs.methods.mgs import SPLITS
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
+from mgs.training.ranges import check_ranges
 
 #: Figures that are better when they are greater. All others are costs.
 SCORES = ("bleu", "sbleu", "meteor", "chrf")
@@ -90,6 +92,9 @@ class SequenceConfig(TrainingArguments):
     def __post_init__(self) -> None:
         if self.output_dir is None:  # the library would make one up
             raise UserError("a run needs a folder to write to: set output_dir")
+        check_ranges(self)
+        if self.log_level not in trainer_log_levels:
+            raise unknown("log_level", self.log_level, trainer_log_levels)
         self.reports = self.report_to  # as given: the library makes a list of it
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
         self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
