@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import mgs
-from mgs.cli.demo import show_continuations
+from mgs.cli.demo import show_outputs
 from mgs.experiments.demo import DemoResult
 from mgs.models import new_model
 from mgs.report.tables import figures_table, markdown_table
@@ -198,7 +198,7 @@ def test_tables_and_continuations_from_python(capsys):
     name = "".join(EVIL)
     figures_table({name: {"lm": 1.0}}, name, name)
     texts = {key: [Text(name, (1, 2), ended=False)] * 3 for key in ("MLE", "MGS-LM")}
-    show_continuations(DemoResult("", {}, prefixes=[Text(name)] * 3, continuations=texts))
+    show_outputs(DemoResult("", {}, prefixes=[Text(name)] * 3, continuations=texts), range(3), list(texts))
     assert not OBEYED & set(capsys.readouterr().out)
     table = markdown_table({name + "|": {"lm": 1.0}})
     assert "<script>" not in table

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from mgs.cli import bench, data, demo, options
+from mgs.cli import bench, data, demo
 from mgs.cli.main import main
+from mgs.experiments import inputs
 from mgs.methods import Key
 from mgs.models import load_model, load_tokenizer, new_model
 from mgs.models.subwords import train_joint_bpe
@@ -185,8 +186,8 @@ def loaded(monkeypatch, models):
     def tokenizers_from(name, *args):
         return tokenizer(name) if name in known else load_tokenizer(name, *args)
 
-    monkeypatch.setattr(options, "load_model", models_from)
-    for module in (options, data):
+    monkeypatch.setattr(inputs, "load_model", models_from)
+    for module in (inputs, data):
         monkeypatch.setattr(module, "load_tokenizer", tokenizers_from)
     monkeypatch.setattr("mgs.data.sources.docstring_paragraphs", lambda: ["the cat sat on the mat and went home"] * 9)
     monkeypatch.setattr("sys.stdin", io.StringIO("a line\n"))
