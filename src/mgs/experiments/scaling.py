@@ -1,12 +1,11 @@
 """What an update's time consists of, and what that makes of more GPUs and larger models.
 
-Candidates are dealt to N processes. Each computes the same gradient, decodes K / N candidates, tells the others K / N
-costs, draws all K directions again from their seeds and forms the same update:
+Candidates are dealt to N processes. Each computes the same gradient, draws, decodes and scores K / N candidates, tells
+the others their costs, draws all K directions again from their seeds and forms the same update:
 
-    time = gradient + K/N · (draw + decode) + exchange + K · again
+    time = gradient + ⌈K/N⌉ · dealt + K · again + exchange
 
-`again` is drawing a direction for its density and for the sum. It does not get less with more processes, so it sets how
-many are worth having: about (draw + decode) / again for each doubling of nothing but waiting.
+`again`, drawing a direction for its density and for the sum, does not get less with more processes.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ Timer = Callable[[Callable[[int], Any]], float]
 
 
 def measure_parts(model: nn.Module, batch: Batch, method: MGS, time: Timer) -> dict[str, float]:
-    """Seconds of the gradient; and of a candidate of full rank and of rank 1, drawing it, and drawing it again for the
-    update. Decoding is measured elsewhere."""
+    """Seconds of what every process does: the gradient, and drawing a candidate, of full rank and of rank 1, again."""
     gradients, _ = method._gradients(model, batch)
     out = {"gradient": time(lambda step: method._gradients(model, batch))}
     for rank, num in PARTS_CANDIDATES.items():
@@ -38,48 +36,42 @@ def measure_parts(model: nn.Module, batch: Batch, method: MGS, time: Timer) -> d
         costs = [float(k) for k in range(num)]
         name = "dense" if rank is None else f"rank_{rank}"
         out[f"{name}_again"] = time(lambda step: mgs_update(proposal, costs, Temperature(1.0))) / num  # noqa: B023
-        if rank is None:
-            out[f"{name}_draw"] = time(lambda step: proposal.flat(0))  # noqa: B023
     return out
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one GPU was measured to do, and on how large a model."""
+    """What one GPU was measured to do, in seconds, and on how large a model."""
 
     parameters: float
     gradient: float
-    draw: float
+    dealt: float  # drawing, decoding and scoring a candidate of full rank, ...
     again: float
+    thin_dealt: float  # ... and of rank 1, among hundreds
     thin_again: float
-    decode: float  # of a dense candidate among several: the step's share times the tokens
-    thin_decode: float  # of a candidate of rank 1 among hundreds
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Machine:
-        """From what `mgs bench --json` wrote for a model."""
-        parts, update, settings = result["parts"], result["update"], result["settings"]
-        many = [row for row in result["many"] if "decode" in row]
-        if not many:
-            raise ValueError("the benchmark compared no number of candidates with inference")
-        most = max(many, key=lambda row: row["candidates"])
+        """From what `mgs bench --json` wrote for a model: whole updates, less the parts that are not dealt."""
+        parts, update = result["parts"], result["update"]
+        few, most = result["settings"]["candidates"], max(result["many"], key=lambda row: row["candidates"])
+        gradient, again, thin_again = parts["gradient"], parts["dense_again"], parts["rank_1_again"]
         return cls(
             parameters=result["parameters"],
-            gradient=parts["gradient"],
-            draw=parts["dense_draw"],
-            again=parts["dense_again"],
-            thin_again=parts["rank_1_again"],
-            decode=update["step"] * settings["new_tokens"] / (settings["candidates"] + 1),
-            thin_decode=most["decode"] / most["candidates"],
+            gradient=gradient,
+            dealt=(update["ours"] - gradient) / few - again,
+            again=again,
+            thin_dealt=(most["update"] - gradient) / most["candidates"] - thin_again,
+            thin_again=thin_again,
         )
 
     def predict(self, processes: int, candidates: int, parameters: float, thin: bool) -> dict[str, float]:
         """Seconds of each part of an update. All but the exchange grow with the model."""
         scale = parameters / self.parameters
-        mine = math.ceil(candidates / processes)
+        dealt, again = (self.thin_dealt, self.thin_again) if thin else (self.dealt, self.again)
         return {
             "gradient": scale * self.gradient,
-            "decode": scale * mine * (self.thin_decode if thin else self.decode + self.draw),
-            "again": scale * candidates * (self.thin_again if thin else self.again),
+            "dealt": scale * math.ceil(candidates / processes) * dealt,
+            "again": scale * candidates * again,
             "exchange": ROUND_TRIP * math.log2(processes) if processes > 1 else 0.0,
         }
