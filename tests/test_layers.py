@@ -12,7 +12,7 @@ SOURCE = Path(mgs.__file__).parent
 
 #: Each layer imports only from those before it, or from itself. Those in one string are one layer.
 ORDER = (
-    "types errors",
+    "types errors ranks",
     "kernels",
     "data",
     "models",

@@ -29,9 +29,15 @@ class Example:
 
 @dataclass(frozen=True)
 class Batch:
-    """Several examples that are decoded and scored together."""
+    """Several examples that are decoded and scored together.
+
+    A share of a batch, one process's rows of it, knows the `whole` and its `rows`' numbers there: what depends on the
+    batch as a whole (the cap on decoding, the noise of a row) is then the same however many processes share it.
+    """
 
     examples: Sequence[Example]
+    whole: Batch | None = None
+    rows: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -46,7 +52,22 @@ class Batch:
 
     @property
     def max_target(self) -> int:
-        return max(len(example.target) for example in self.examples)
+        return max(len(example.target) for example in self.all.examples)
+
+    @property
+    def all(self) -> Batch:
+        """The batch itself, also of a share."""
+        return self if self.whole is None else self.whole
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The number of each row, in the whole batch."""
+        return self.rows or range(len(self))
+
+    @property
+    def counts(self) -> bool:
+        """Whether its rows are its own; not, for a share of a batch that has fewer rows than there are shares."""
+        return self.whole is None or bool(self.rows)
 
     def columns(self) -> dict[str, list[Any]]:
         """The extra columns that every example of the batch has."""
@@ -54,7 +75,12 @@ class Batch:
         return {name: [example.columns[name] for example in self.examples] for name in sorted(shared)}
 
     def select(self, rows: Sequence[int]) -> Batch:
-        return Batch([self.examples[row] for row in rows])
+        numbers = tuple(self.rows[row] for row in rows) if self.rows else ()
+        return Batch([self.examples[row] for row in rows], self.whole, numbers)
+
+    def share(self, rows: Sequence[int]) -> Batch:
+        """One process's rows. If there are none it gets the first, to go the same way as the others, for nothing."""
+        return Batch([self.examples[row] for row in rows or [0]], self, tuple(rows))
 
 
 class Text(str):

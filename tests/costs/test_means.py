@@ -161,3 +161,29 @@ def test_every_group_has_one_hypothesis_a_reference():
     cost = Cost("mine", lambda hypotheses, references: [1.0] * len(hypotheses))
     with pytest.raises(ValueError, match=r"groups of \[2, 3\] hypotheses for 3 references"):
         cost.means([[A, B, C], [A, B]], REFERENCES)
+
+
+def test_a_cost_that_says_so_is_asked_about_every_group_by_itself():
+    cost = Recorded(one_a_sequence)
+    cost.by_group = True
+    assert Cost.of(cost).means(GROUPS, REFERENCES, **COLUMNS) == one_at_a_time(
+        Cost.of(one_a_sequence), GROUPS, **COLUMNS
+    )
+    assert [[asked[0] for asked in call] for call in cost.calls][1:] == [*GROUPS, *GROUPS][1 : len(GROUPS)]
+
+
+def test_the_lm_cost_of_a_group_does_not_depend_on_the_others(gpt2, tokenizer):
+    chance = random.Random(0)
+    rows = [[Text("", chance.choices(range(1, 300), k=chance.randint(1, 30))) for _ in range(5)] for _ in range(6)]
+    prefixes = [Text("", chance.choices(range(1, 300), k=4)) for _ in range(5)]
+    cost = Cost.of("lm", gpt2)
+    together = cost.means(rows, prefixes, prefixes=prefixes)
+    assert together == [cost.means([row], prefixes, prefixes=prefixes)[0] for row in rows]
+    assert together[3:] == cost.means(rows[3:], prefixes, prefixes=prefixes)
+
+
+def test_where_rows_are_dealt_to_processes_one_value_for_all_is_refused():
+    cost = Cost("corpus", one_for_all, by_sequence=True)
+    with pytest.raises(CostError, match="leave out shard_data"):
+        cost.means(GROUPS, REFERENCES, **COLUMNS)
+    assert cost.mean(GROUPS[0], REFERENCES, **COLUMNS) == Cost.of(one_for_all).mean(GROUPS[0], REFERENCES, **COLUMNS)

@@ -131,8 +131,10 @@ def test_a_gguf_file_is_unpacked_so_that_it_can_be_trained(tmp_path, monkeypatch
     if not hasattr(quantization, "GgufConfig"):
         pytest.skip("this version of transformers always unpacks")
     given = {}
+    whole = {"missing_keys": [], "mismatched_keys": []}
     monkeypatch.setattr(
-        "mgs.models.loading.AutoModelForCausalLM.from_pretrained", lambda path, **options: given.update(options) or gpt2
+        "mgs.models.loading.AutoModelForCausalLM.from_pretrained",
+        lambda path, **options: given.update(options) or (gpt2, whole),
     )
     (tmp_path / "model.gguf").touch()
     assert load_model(str(tmp_path / "model.gguf")) is gpt2

@@ -1,7 +1,10 @@
 """Runs of seconds: a one-layer model over letters, a few dozen short lines, a few updates."""
 
 import json
+import multiprocessing
+import os
 import random
+import socket
 
 import pytest
 import torch
@@ -112,3 +115,46 @@ def assert_same_weights():
         assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
 
     return check
+
+
+@pytest.fixture
+def launch():
+    """Start a function in processes of its own, as many as asked for and connected like those of `torchrun`; each is a
+    copy of this one, so that nothing has to be imported again."""
+    started = []
+
+    def start(target, num=1):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+
+        def run(rank):
+            if num > 1:
+                where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": num, "LOCAL_WORLD_SIZE": num}
+                os.environ |= {name: str(value) for name, value in {**where, "RANK": rank, "LOCAL_RANK": rank}.items()}
+            target()
+
+        processes = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(num)]
+        for process in processes:
+            process.start()
+        started.extend(processes)
+        return processes
+
+    yield start
+    for process in started:
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+@pytest.fixture
+def finish(launch):
+    """Start a function as `launch` does, and wait for it; the exit codes must be those of success."""
+
+    def wait(target, num=1):
+        processes = launch(target, num)
+        for process in processes:
+            process.join(60)
+        assert [process.exitcode for process in processes] == [0] * num
+
+    return wait

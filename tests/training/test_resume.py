@@ -81,6 +81,43 @@ def test_early_stopping_goes_on_counting_and_the_best_is_still_found(
     assert log_of(tmp_path / "straight") == log_of(tmp_path / "killed")
 
 
+def test_a_run_that_had_stopped_early_does_not_go_on(make_trainer, assert_same_weights, tmp_path, letters):
+    def never_better(hypotheses, references):
+        return 1.0
+
+    options = {"cost": never_better, "held_out": letters[50:], "max_steps": 9, "eval_steps": 1, "patience": 2}
+    straight = make_trainer("mgs", tmp_path, **options)
+    straight.train()
+    log = log_of(tmp_path)
+    resumed = make_trainer("mgs", tmp_path, **options)  # killed before the model was saved
+    resumed.train(resume_from_checkpoint=True)
+    assert straight.state.global_step == resumed.state.global_step == 3
+    assert_same_weights(straight.model, resumed.model)
+    assert log_of(tmp_path) == log
+
+
+class KillInEvaluation(TrainerCallback):
+    def on_evaluate(self, args, state, control, **kw):
+        if state.global_step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("options", [{"eval_strategy": "epoch"}, {"eval_steps": 3, "eval_on_start": True}])
+def test_killed_in_the_last_evaluation_it_is_made_again(make_trainer, assert_same_weights, tmp_path, letters, options):
+    options |= {"held_out": letters[50:], "max_steps": 3, "save_steps": 2}
+    straight = make_trainer("mle", tmp_path / "straight", **options)
+    straight.train()
+    killed = make_trainer("mle", tmp_path / "killed", callbacks=[KillInEvaluation()], **options)
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    resumed = make_trainer("mle", tmp_path / "killed", **options)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_weights(straight.model, resumed.model)
+    assert log_of(tmp_path / "straight") == log_of(tmp_path / "killed")
+    assert newest_checkpoint(tmp_path / "killed").name == "checkpoint-3"
+
+
+@pytest.mark.filterwarnings("ignore:.*is passed over")
 def test_a_checkpoint_cut_off_by_the_kill_is_passed_over(make_trainer, assert_same_weights, tmp_path):
     options = {"max_steps": 3, "save_steps": 1, "eval_strategy": "no"}
     straight = make_trainer("mgs", tmp_path / "straight", **options)

@@ -21,7 +21,6 @@ from mgs.candidates.swap import swapped, watched
 from mgs.candidates.task import Task
 from mgs.data.completion import end_of_sequence
 from mgs.decoding import row_keys
-from mgs.decoding.decoder import room_for
 from mgs.decoding.graph import supports_graph
 from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.metrics import texts
@@ -54,13 +53,25 @@ class Candidates:
     ) -> tuple[list[float], float | None]:
         """C(θ+Δ_k) for every candidate, and C(θ) if asked for. All get the same noise; `done` hears of progress."""
         numbers: list[Number] = [*range(len(proposal)), *([None] if with_base else [])]
+        means = self.means(model, proposal, numbers, batch, noise, done)
+        return means[: len(proposal)], means[-1] if with_base else None
+
+    def means(
+        self,
+        model: nn.Module,
+        proposal: Proposal,
+        numbers: Sequence[Number],
+        batch: Batch,
+        noise: Sequence[int] = (0,),
+        done: Callable[[int], object] = lambda num: None,
+    ) -> list[float]:
+        """The cost of these candidates alone; None is θ itself."""
         rows = self.decode(model, proposal, numbers, batch, noise, done)
         strings = self.task.cost.reads_text
         hypotheses = [texts(self.task.tokenizer, rows[number], strings) for number in numbers]
         scorer = getattr(self.task.cost.function, "model", None)
         with precise(scorer) if isinstance(scorer, nn.Module) else nullcontext():
-            means = self.task.cost.means(hypotheses, self.task.references(batch), **self.task.columns(batch))
-        return means[: len(proposal)], means[-1] if with_base else None
+            return self.task.cost.means(hypotheses, self.task.references(batch), **self.task.columns(batch))
 
     def decode(
         self,
@@ -124,8 +135,8 @@ class Candidates:
 
     def _work(self, model: nn.Module, batch: Batch, noise: Sequence[int], at_once: int) -> Work:
         prefixes = list(batch.prefixes)
-        room = room_for(model, prefixes, self.task.cap(batch))
-        keys_B = row_keys(range(len(prefixes)), *noise)
+        room = self.task.room(model, batch)
+        keys_B = row_keys(batch.numbers, *noise)
         return Work(self.task.decoder, prefixes, keys_B, room, end_of_sequence(self.task.tokenizer), at_once)
 
     def _batches(self, model: nn.Module) -> bool:
@@ -144,7 +155,7 @@ class Candidates:
         """How many candidates go together, and how many prefixes of each at a time."""
         device, beams = proposal.gradients[0].device, self.task.decoder.beams
         own = 4 * (_thin(proposal) if is_factored(proposal, len(batch)) else proposal.layout.size)
-        room = room_for(model, batch.prefixes, self.task.cap(batch)) + max(map(len, batch.prefixes))
+        room = self.task.room(model, batch) + max(map(len, batch.prefixes))
         each = own / len(batch) + beams * bytes_per_row(model, room)
         most = min(ROWS_AT_ONCE.get(device.type, 1024) // beams, int(MEMORY_SHARE * free_memory(device) / each))
         most = max(1, min(most, self.most_rows or most))

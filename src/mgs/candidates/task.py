@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mgs.costs import Cost
 from mgs.decoding import Decoder, training_length
+from mgs.decoding.decoder import room_for
 from mgs.metrics import decode_texts, texts
 from mgs.types import Batch, Text
 
@@ -27,11 +28,22 @@ class Task:
     def cap(self, batch: Batch) -> int:
         return self.max_new_tokens or training_length(batch.max_target)
 
+    def room(self, model: nn.Module, batch: Batch) -> int:
+        """The cap, or what the model's window leaves of it."""
+        return room_for(model, batch.all.prefixes, self.cap(batch))
+
     def decode(
-        self, model: nn.Module, batch: Batch, noise: Sequence[int], decoder: Decoder | None = None
+        self,
+        model: nn.Module,
+        batch: Batch,
+        noise: Sequence[int],
+        decoder: Decoder | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> list[Text]:
-        """Ŷ for each X of the batch."""
-        return decode_texts(model, self.tokenizer, batch.prefixes, decoder or self.decoder, self.cap(batch), noise)
+        """Ŷ for each X of the batch. Noise belongs to a row's number, its own in the batch unless given."""
+        decoder, room = decoder or self.decoder, self.room(model, batch)
+        rows = batch.numbers if numbers is None else numbers
+        return decode_texts(model, self.tokenizer, batch.prefixes, decoder, room, noise, numbers=rows)
 
     def costs(self, hypotheses: Sequence[Text], batch: Batch) -> list[float]:
         """c(Ŷ, Y) of each row."""

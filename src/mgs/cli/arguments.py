@@ -9,6 +9,9 @@ import argparse
 import dataclasses
 import io
 import json
+import os
+import re
+import reprlib
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
@@ -18,10 +21,12 @@ from typing import Any, NoReturn
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
-from mgs.errors import UserError, unknown
-from mgs.training.config import own_options
+from mgs.errors import UserError, first_line, unknown
+from mgs.training.config import RARE, own_options
 
 ALIASES = {"--out": "--output_dir"}
+FLAGS_ONLY = ("trust_remote_code",)  # never from a file, which may be someone else's
+LARGEST_CONFIGURATION = 1_000_000  # bytes
 
 
 class Parser(HfArgumentParser):
@@ -43,7 +48,9 @@ class Parser(HfArgumentParser):
         if "--help-all" in flags or "--help_all" in flags:
             self.show(everything=True)
         flags, file = _take(flags, "--config")
-        arguments = [*defaults, *(self._from_yaml(file) if file else ()), *flags]
+        arguments = [*defaults, *(self._from_yaml(file) if file is not None else ()), *flags]
+        for argument in arguments:
+            _check_text(argument)
         namespace, left = self.parse_known_args(arguments)
         if left:
             names = sorted(self.option_names())
@@ -57,7 +64,8 @@ class Parser(HfArgumentParser):
         return tuple(self._build(cls, namespace) for cls in self.types)
 
     def option_names(self) -> set[str]:
-        return {f.name for cls in self.types for f in dataclasses.fields(cls) if f.init} | {"out", "config"}
+        names = {f.name for cls in self.types for f in dataclasses.fields(cls) if f.init}
+        return names | {"config"} | ({"out"} if "output_dir" in names else set())
 
     def _build(self, cls: type, namespace: argparse.Namespace) -> Any:
         values = {f.name: getattr(namespace, f.name) for f in dataclasses.fields(cls) if f.init}
@@ -67,24 +75,22 @@ class Parser(HfArgumentParser):
         except UserError:
             raise
         except (ValueError, TypeError, ImportError, RuntimeError) as error:
-            raise UserError(str(error).strip().splitlines()[0]) from None
+            raise UserError(f"these options cannot be used: {first_line(error)}") from None
 
     def _from_yaml(self, file: str) -> list[str]:
         """A mapping of options as flags, so that values are read the same way from both."""
-        try:
-            options = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise UserError(f"cannot read the configuration {file!r}: {str(error).splitlines()[0]}") from None
-        if not isinstance(options, dict):
-            raise UserError(f"the configuration {file!r} must be a mapping of options to values")
+        fields = {f.name: f for cls in self.types for f in dataclasses.fields(cls)}
         arguments: list[str] = []
-        for name, value in options.items():
-            if name not in self.option_names():
-                raise _nearest(str(name), sorted(self.option_names()))
-            if value is None:
-                continue
-            values = value if isinstance(value, list) else [value]
-            arguments += [_canonical(f"--{name}"), *(_plain(v) for v in values)]
+        for name, value in read_yaml(file).items():
+            if name not in (allowed := self.option_names() - {"config"}):
+                raise _nearest(str(name), sorted(allowed))
+            option = fields[{"out": "output_dir"}.get(name, name)]
+            if name in FLAGS_ONLY and value:
+                raise UserError(
+                    f"{name} is never taken from a file, which may be someone else's: give the flag --{name}"
+                )
+            if value is not None:
+                arguments += _as_flags(name, value, str(option.type))
         return arguments
 
     def show(self, everything: bool) -> NoReturn:
@@ -94,7 +100,7 @@ class Parser(HfArgumentParser):
             for heading, names in own_options(cls).items():
                 print(f"\n{heading}")
                 for name in names:
-                    if name in options:
+                    if name in options and (everything or name not in RARE):
                         _show_option(options.pop(name))
             if everything and options:
                 print("\nOptions of the library's TrainingArguments.")
@@ -125,8 +131,20 @@ def _canonical(argument: str) -> str:
     return ALIASES.get(name, name) + equals + value
 
 
+def _check_text(argument: str) -> None:
+    """What could not stand on a command line, but can in a file: no name of a file or of a model has it."""
+    try:
+        fits = b"\0" not in os.fsencode(argument)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        fits = False
+    if not fits:
+        raise UserError(f"{argument!r} is not text: it holds a NUL or half a character")
+
+
 def _take(flags: list[str], name: str) -> tuple[list[str], str | None]:
     """The flags without `name` and its value."""
+    if sum(flag.split("=")[0] == name for flag in flags) > 1:
+        raise UserError(f"{name} was given more than once: name one file")
     for i, flag in enumerate(flags):
         if flag == name:
             if i + 1 == len(flags):
@@ -143,8 +161,44 @@ def _nearest(given: str, names: list[str]) -> UserError:
     return UserError(message.split(" (allowed:")[0].rstrip(":") + " (see --help, or --help-all for all of them)")
 
 
-def _plain(value: Any) -> str:
-    """As it would be written on the command line."""
-    if isinstance(value, dict):
-        return json.dumps(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _as_flags(name: str, value: Any, kind: str) -> list[str]:
+    """As it would be written on the command line, for an option of this kind."""
+    if isinstance(value, dict) and "dict" in kind.lower():
+        return [f"--{name}={json.dumps(value, default=str, skipkeys=True)}"]
+    values = value if isinstance(value, list) and "list" in kind.lower() else [value]
+    plain = [str(v).lower() if isinstance(v, bool) else str(v) for v in values if isinstance(v, (str, int, float))]
+    if len(plain) < len(values) or (len(plain) > 1 and any(re.match("-[^0-9.]", v) for v in plain)):
+        wanted = "plain values" if values is value else "one plain value"
+        raise UserError(f"the option {name!r} takes {wanted}, but the configuration gives it {reprlib.repr(value)}")
+    flag = _canonical(f"--{name}")
+    return [f"{flag}={plain[0]}"] if len(plain) == 1 else [flag, *plain]
+
+
+class Loader(yaml.SafeLoader):
+    """Plain values only. Aliases are refused too: a few lines of them can stand for more than fits the memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not read: write the value out")
+        return super().compose_node(parent, index)
+
+
+def read_yaml(file: str) -> dict[Any, Any]:
+    """The mapping in a configuration file."""
+    try:
+        if (size := Path(file).stat().st_size) > LARGEST_CONFIGURATION:
+            raise UserError(f"the configuration {file!r} has {size:,} bytes: no set of options is that large")
+        options = yaml.load(Path(file).read_text(encoding="utf-8"), Loader)  # a SafeLoader
+    except UserError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"cannot read the configuration {file!r}: {error.problem}{where}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read the configuration {file!r}: {first_line(error)}") from None
+    except Exception as error:  # a date or a number that is none, a path with a NUL, values nested too deep
+        reason = f"{type(error).__name__}, {first_line(error)}"
+        raise UserError(f"cannot read the configuration {file!r}: a value in it cannot be read ({reason})") from None
+    if not isinstance(options, dict):
+        raise UserError(f"the configuration {file!r} must be a mapping of options to values")
+    return options

@@ -10,10 +10,13 @@ from pathlib import Path
 import torch
 
 from mgs.cli.arguments import Parser
-from mgs.errors import UserError
+from mgs.errors import UserError, unknown
 from mgs.experiments.bench import MODELS, Bench, run_bench
+from mgs.experiments.inputs import check_output
 from mgs.report.plots import plot_per_candidate
 from mgs.training.config import option
+
+PICTURES = (".png", ".pdf", ".svg")
 
 
 @dataclass
@@ -28,12 +31,21 @@ class BenchOptions:
     new_tokens: int = option(128, "Tokens decoded for each prefix.")
     quick: bool = option(False, "Fewer candidates and tokens: a minute on two cores.")
 
+    def __post_init__(self) -> None:
+        if self.new_tokens < 8:
+            raise UserError(f"new_tokens must be at least 8 to time a step, got {self.new_tokens}")
+        for name in self.models.split(",") if self.models is not None else ():
+            if name not in MODELS:
+                raise unknown("model", name, MODELS)
+        check_output(self.json)
+        check_output(self.plot)
+        if self.plot and Path(self.plot).suffix not in PICTURES:
+            raise unknown("kind of picture", Path(self.plot).suffix, PICTURES)
+
 
 def bench(argv: Sequence[str]) -> None:
     parser = Parser((BenchOptions,), "mgs bench", "Time updates: candidates one by one, as one batch, decoding alone.")
     (options,) = parser.parse(argv)
-    if options.new_tokens < 8:
-        raise UserError(f"new_tokens must be at least 8 to time a step, got {options.new_tokens}")
     gpu = torch.cuda.is_available()
     results = []
     for name in (options.models or ("gpt2,llama" if gpu else "small")).split(","):

@@ -17,6 +17,7 @@ from mgs.report.escape import printable
 from mgs.report.plots import plot_progress
 from mgs.report.tables import figures_table
 from mgs.training.config import option
+from mgs.training.ranges import check_ranges
 from mgs.types import Text
 
 PLUMBING = ("save_strategy", "keep_best", "report_to", "eval_steps")
@@ -33,6 +34,7 @@ class DemoOptions:
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise unknown("task", self.task, TASKS)
+        check_ranges(self)
 
 
 def demo(argv: Sequence[str]) -> None:
@@ -44,7 +46,10 @@ def demo(argv: Sequence[str]) -> None:
     began = time.monotonic()
     show = show_translation if options.task == "translation" else show_completion
     print(show(out, options.seed))
-    print(f"{out}/results.json, {out}/progress.png and the trained models; {time.monotonic() - began:.0f} s in all")
+    folder = printable(out)
+    print(
+        f"{folder}/results.json, {folder}/progress.png and the trained models; {time.monotonic() - began:.0f} s in all"
+    )
 
 
 def show_completion(out: Path, seed: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ from transformers import PreTrainedModel
 from mgs.cli.arguments import Parser
 from mgs.data import CONTEXT
 from mgs.decoding import EVALUATION_LENGTH, Decoder
-from mgs.experiments.inputs import DataOptions, ModelOptions, on_device
+from mgs.errors import UserError, at_least
+from mgs.experiments.inputs import DataOptions, ModelOptions, check_output, on_device
 from mgs.metrics import evaluate_completion, evaluate_translation, human_figures
-from mgs.models import load_model
+from mgs.models import load_model, vocabulary, window
 from mgs.report.tables import figures_table
 from mgs.training.config import option
 
@@ -36,6 +38,11 @@ class EvaluateOptions:
     seed: int = option(0, "Names the noise of a sampling decoder.")
     json: str | None = option(None, "Also write the figures to this file.")
 
+    def __post_init__(self) -> None:
+        at_least(0, examples=self.examples)
+        at_least(1, max_new_tokens=self.max_new_tokens)
+        check_output(self.json)
+
 
 def evaluate(argv: Sequence[str]) -> None:
     parser = Parser(
@@ -52,8 +59,13 @@ def evaluate(argv: Sequence[str]) -> None:
         result = evaluate_translation(model, tokenizer, examples, decoder, options.max_new_tokens, options.seed)
         rows = {models.model: result.figures}
     else:
-        scorer = on_device(load_model(options.scorer)) if options.scorer else default_scorer(models, model)
+        scorer = (
+            on_device(load_model(options.scorer, trust_remote_code=models.trust_remote_code))
+            if options.scorer
+            else default_scorer(models, model)
+        )
         cap = options.max_new_tokens or EVALUATION_LENGTH
+        check_scorer(scorer, model, max(map(len, examples)))
         result = evaluate_completion(model, tokenizer, examples, decoder, scorer, cap, options.seed)
         rows = {models.model: result.figures, "human": human_figures(tokenizer, examples, scorer)}
     figures_table(rows, result.signature)
@@ -61,9 +73,24 @@ def evaluate(argv: Sequence[str]) -> None:
         Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")
 
 
+def check_scorer(scorer: PreTrainedModel | None, model: PreTrainedModel, longest: int) -> None:
+    """The scorer reads what the model writes, token by token."""
+    if scorer is None or scorer is model:
+        return
+    if vocabulary(scorer) < vocabulary(model):
+        raise UserError(
+            f"the scorer knows {vocabulary(scorer)} types of token and the model {vocabulary(model)}: they need the "
+            "same vocabulary (give a --scorer of the model's own kind)"
+        )
+    limit, needed = window(scorer), max(window(model) or longest, longest)
+    if limit and limit < needed:
+        raise UserError(f"the scorer's window of {limit} tokens is too small for sequences of up to {needed}")
+
+
 def default_scorer(models: ModelOptions, model: PreTrainedModel) -> PreTrainedModel | None:
     """The small model scores itself and what was trained from it; other vocabularies have no default."""
     if models.model == "small":
         return model
     small = load_model("small")
-    return on_device(small) if small.config.vocab_size == model.config.vocab_size else None
+    fits = vocabulary(small) == vocabulary(model) and (window(model) or math.inf) <= (window(small) or 0)
+    return on_device(small) if fits else None

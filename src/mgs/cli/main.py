@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 
-from mgs.errors import UserError, unknown
+from mgs.errors import UserError, first_line, unknown
+from mgs.report.escape import printable, shortened
 
 #: Command → (module, what it is for). Modules are imported when used: `mgs --help` answers at once.
 COMMANDS = {
@@ -19,6 +23,7 @@ COMMANDS = {
     "bench": ("mgs.cli.bench", "time updates on this machine: candidates one by one, as one batch, decoding alone"),
     "data": ("mgs.cli.data", "show what a file becomes: pairs, lengths, human figures"),
 }
+OUT_OF_MEMORY = "out of memory|not enough memory|can't allocate memory"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,8 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except UserError as error:
-        print(f"mgs: {error}", file=sys.stderr)
-        return 2
+        return 2 if error.everywhere and os.environ.get("RANK", "0") != "0" else refuse(error)
     except KeyboardInterrupt:
         print("mgs: interrupted", file=sys.stderr)
         return 130
@@ -36,8 +40,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains again at exit
         return 141
     except OSError as error:  # a full disk, a folder that cannot be written, a file where a folder should be
-        print(f"mgs: {error.strerror or error}: {error.filename or 'while reading or writing'}", file=sys.stderr)
-        return 2
+        return refuse(f"{error.strerror or error}: {error.filename or 'while reading or writing'}")
+    except pickle.UnpicklingError:  # torch reads numbers alone, and advises to read everything: we do not
+        return refuse("a file of the checkpoint holds something other than numbers and was not read: start anew")
+    except ImportError as error:  # a package that an option needs and that is not installed
+        return refuse(first_line(error))
+    except (MemoryError, RuntimeError) as error:  # torch has no kind of its own for memory that is not a GPU's
+        if not isinstance(error, MemoryError) and not re.search(OUT_OF_MEMORY, str(error)):
+            raise
+        reason = first_line(error)
+        return refuse(f"out of memory ({reason}): use smaller batches, fewer beams or a smaller model")
+
+
+def refuse(reason: object) -> int:
+    """One line on stderr. What it quotes is data, of any length and with any characters."""
+    print(f"mgs: {shortened(printable(reason))}", file=sys.stderr)
+    return 2
 
 
 def run(arguments: list[str]) -> int:
@@ -61,8 +79,11 @@ def run(arguments: list[str]) -> int:
 
 
 def quiet() -> None:
-    """The libraries' own chatter would bury ours."""
+    """The libraries' own chatter would bury ours; a warning is a sentence, not a line of code."""
     from transformers.utils import logging
+
+    warnings.formatwarning = lambda message, *where, **more: f"mgs: {message}\n"
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|accelerate|huggingface_hub|datasets|peft)\b")

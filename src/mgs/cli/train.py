@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,16 @@ from typing import Any
 import yaml
 from transformers import set_seed
 
-from mgs.cli.arguments import Parser
+from mgs.cli.arguments import FLAGS_ONLY, Parser
 from mgs.costs import COST_NAMES
-from mgs.errors import UserError, unknown
+from mgs.errors import UserError, at_least, first_line, unknown
 from mgs.experiments.inputs import DataOptions, ModelOptions, load_cost
+from mgs.ranks import Ranks
+from mgs.report.escape import printable
 from mgs.report.tables import figures_table
-from mgs.training import METHODS, newest_checkpoint
+from mgs.training import METHODS
+from mgs.training.callbacks import LOG
+from mgs.training.checkpoints import checkpoints, replace_text
 from mgs.training.config import option
 
 SUMMARY = "Train a model with {name}. Everything has a default; the same command with --resume goes on after a stop."
@@ -34,6 +40,9 @@ class RunOptions:
     )
     resume: bool = option(False, "Go on from the newest checkpoint in --out; start if there is none.")
     overwrite: bool = option(False, "Start anew in a folder that holds an earlier run.")
+
+    def __post_init__(self) -> None:
+        at_least(0, eval_examples=self.eval_examples)
 
     def settle(self, translates: bool) -> None:
         """What the task decides where nothing was said."""
@@ -59,7 +68,8 @@ def train(argv: Sequence[str]) -> None:
     models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
     given = load_cost(run.cost) if run.cost else None  # a wrong name is said before a model is loaded
     folder = Path(config.output_dir)
-    check_folder(folder, run)
+    ranks = Ranks()  # the configuration has connected them
+    ranks.from_first(lambda: check_folder(folder, run))
 
     set_seed(config.seed)
     model, tokenizer = models.load_or_make(data)
@@ -67,25 +77,60 @@ def train(argv: Sequence[str]) -> None:
     run.settle(data.translates)
     cost = () if method == "mle" else (given or run.cost,)
     train_data, eval_data = load_data(data, run, config, tokenizer, model)
-    trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
-
-    save_configuration(folder, models, data, run, config)
-    trainer.train(resume_from_checkpoint=run.resume)
+    with tidied(folder, config):
+        trainer = make_trainer(trainer_type, model, *cost, config, train_data, eval_data, tokenizer)
+        ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
+        trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
+    if not ranks.first:
+        return
     if eval_data is not None:
         state = trainer.state
         if trainer.last_evaluation is None or state.best_global_step not in (None, state.global_step):
             trainer.figures(eval_data)  # the last evaluation, if any, was not that of the weights that were kept
         evaluation = trainer.last_evaluation
         figures_table({method.upper(): evaluation.figures}, evaluation.signature, "the final model")
-    print(f"model, tokenizer and logs: {folder}")
+    print(f"model, tokenizer and logs: {printable(folder)}")
+
+
+def make_trainer(trainer_type: Any, *parts: Any) -> Any:
+    """The trainer. The library says only now, or later, what it does not have: places to report to, optimizers,
+    schedules and their settings. So they are tried here, where nothing has been done yet."""
+    *model_cost_config, train_data, eval_data, tokenizer = parts
+    try:
+        trainer = trainer_type(*model_cost_config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
+        trainer.create_optimizer_and_scheduler(1)
+    except UserError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"these options cannot be used: {first_line(error)}") from None
+    trainer.optimizer = trainer.lr_scheduler = None
+    return trainer
+
+
+@contextmanager
+def tidied(folder: Path, config: Any) -> Iterator[None]:
+    """A run that fails before its first update leaves nothing behind: the same command can be given again."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    before = set(folder.iterdir()) if folder.is_dir() else set()
+    try:
+        yield
+    except BaseException:
+        log = folder / LOG
+        if config.process_index == 0 and folder.is_dir() and not (log.exists() and log.stat().st_size):
+            for path in set(folder.iterdir()) - before:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for path in made:
+                with suppress(OSError):  # someone else has put something there
+                    path.rmdir()
+        raise
 
 
 def check_folder(folder: Path, run: RunOptions) -> None:
     """An earlier run is neither mixed with a new one nor lost by accident."""
     if run.resume or run.overwrite or not folder.exists():
         return
-    if newest_checkpoint(folder) or (folder / "metrics.jsonl").exists():
+    if checkpoints(folder) or (folder / "metrics.jsonl").exists():
         raise UserError(f"{folder} holds an earlier run: add --resume to go on with it, --overwrite, or another --out")
 
 
@@ -106,5 +151,6 @@ def save_configuration(folder: Path, *parts: Any) -> None:
     for part in parts:
         resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
     folder.mkdir(parents=True, exist_ok=True)
-    resolved.pop("resume", None)
-    (folder / "mgs.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True))
+    for name in ("resume", *FLAGS_ONLY):
+        resolved.pop(name, None)
+    replace_text(folder / "mgs.yaml", yaml.safe_dump(resolved, sort_keys=True))

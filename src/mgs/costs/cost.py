@@ -9,18 +9,20 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from mgs.costs.limit import Late, time_limit
 from mgs.costs.lm import LanguageModelCost
 from mgs.costs.meteor import meteor
 from mgs.costs.sequence import edit, nontermination, repetition
 from mgs.costs.translation import bleu, chrf, sbleu
 from mgs.costs.wordnet import folder
-from mgs.errors import CostError, UserError, unknown
+from mgs.errors import CostError, NonFiniteCost, UserError, unknown
 from mgs.types import Text
 
 CostFunction = Callable[..., "Iterable[float] | float"]
@@ -34,10 +36,13 @@ COST_NAMES = ("lm", *COSTS)
 
 @dataclass(frozen=True)
 class Cost:
-    """A named cost whose values have been checked."""
+    """A named cost whose values have been checked. A call may take `seconds`; with `by_sequence` the rows of a batch
+    are dealt to processes, which makes one value for all of them together impossible."""
 
     name: str
     function: CostFunction
+    seconds: float | None = None
+    by_sequence: bool = False
 
     @property
     def reads_text(self) -> bool:
@@ -73,8 +78,7 @@ class Cost:
 
     def mean(self, hypotheses: Sequence[Text], references: Sequence[Text], /, **columns: Any) -> float:
         """C(θ): the mean over sequences, or the corpus's own value."""
-        values = self._call(hypotheses, references, columns)
-        return values if isinstance(values, float) else math.fsum(values) / len(values)
+        return _mean(self._call(hypotheses, references, columns))
 
     def means(
         self, groups: Sequence[Sequence[Text]], references: Sequence[Text], /, **columns: Sequence[Any]
@@ -82,15 +86,22 @@ class Cost:
         """`mean` of each group of hypotheses, all against the same references and columns.
 
         Candidates often decode the same sequence for the same row. A cost a sequence is asked once about each: on the
-        first group, which tells what kind of cost it is, and then on all that the other groups hold besides.
+        first group, which tells what kind of cost it is, and then on all that the other groups hold besides. A function
+        with an attribute `by_group` that is true, whose value for a sequence depends on what it is asked about together
+        with it (be it by rounding), is asked about each group by itself.
         """
         if not groups:
             return []
         if any(len(group) != len(references) for group in groups):
             raise ValueError(f"groups of {sorted({*map(len, groups)})} hypotheses for {len(references)} references")
         values = self._call(groups[0], references, columns)
-        if isinstance(values, float):
-            return [values, *(self.mean(group, references, **columns) for group in groups[1:])]
+        if isinstance(values, float) and self.by_sequence and len(references) > 1:
+            raise CostError(
+                f"the cost {self.name!r} gave one value for the whole corpus, of which each process has only a part: "
+                "leave out shard_data, and candidates are dealt to processes instead"
+            )
+        if isinstance(values, float) or getattr(self.function, "by_group", False):
+            return [_mean(values), *(self.mean(group, references, **columns) for group in groups[1:])]
         members, places = _distinct(groups)
         values += self._further(members[len(values) :], references, columns)
         return [math.fsum(values[place] for place in group) / len(group) for group in places]
@@ -117,16 +128,25 @@ class Cost:
         self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]
     ) -> list[float] | float:
         try:
-            values = self.function(hypotheses, references, **_wanted(self.function, columns))
-            if isinstance(values, Iterator):
-                values = list(values)  # a generator raises only now
-        except UserError:
-            raise
-        except Exception as error:
+            # Lists of its own: a cost may well sort what it is given.
+            with time_limit(self.seconds):
+                values = self.function(list(hypotheses), list(references), **_wanted(self.function, columns))
+                if isinstance(values, Iterator):
+                    values = list(values)  # a generator raises only now
+        except Late:
             raise CostError(
-                f"the cost {self.name!r} raised {type(error).__name__}: {error} "
+                f"the cost {self.name!r} did not answer within {self.seconds:g} s "
+                f"(on {len(hypotheses)} hypotheses, the first {_shown(hypotheses[0])}): allow more with cost_timeout"
+            ) from None
+        except (UserError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # also SystemExit: a cost may stop a run, but not without a word
+            raise CostError(
+                f"the cost {self.name!r} raised {_said(error)} "
                 f"(on {len(hypotheses)} hypotheses, the first {_shown(hypotheses[0])})"
             ) from error
+        if inspect.iscoroutine(values):
+            values.close()  # or Python warns that nobody waited for it
         if isinstance(values, numbers.Real) or getattr(values, "ndim", None) == 0:
             return self._number(values)
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -135,10 +155,18 @@ class Cost:
             )
         # Out of an array all at once: one by one would wait for the GPU at each.
         tolist = getattr(values, "tolist", None) if getattr(values, "ndim", None) == 1 else None
-        listed = tolist() if tolist else list(values)
+        listed = tolist() if tolist else self._list(values)
         if len(listed) != len(hypotheses):
             raise CostError(f"the cost {self.name!r} returned {len(listed)} values for {len(hypotheses)} hypotheses")
         return [self._number(value, i, hypotheses[i]) for i, value in enumerate(listed)]
+
+    def _list(self, values: Iterable[Any]) -> list[Any]:
+        try:
+            return list(values)
+        except Exception as error:
+            raise CostError(
+                f"the cost {self.name!r} returned a {type(values).__name__} that cannot be gone through: {_said(error)}"
+            ) from None
 
     def _number(self, value: Any, row: int | None = None, hypothesis: Text | None = None) -> float:
         """A finite float; without a row it is of the whole corpus."""
@@ -146,13 +174,19 @@ class Cost:
             if isinstance(value, (str, bytes)):
                 raise TypeError
             number = float(value)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever the conversion of the user's own type raises
             where, shown = _place(row, hypothesis)
-            raise CostError(f"the cost {self.name!r} returned {value!r} for {where}, not a number{shown}") from None
+            raise CostError(
+                f"the cost {self.name!r} returned {reprlib.repr(value)} for {where}, not a number{shown}"
+            ) from None
         if not math.isfinite(number):
             where, shown = _place(row, hypothesis)
-            raise CostError(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
+            raise NonFiniteCost(f"the cost {self.name!r} returned {number} for {where}{shown}: costs must be finite")
         return number
+
+
+def _mean(values: list[float] | float) -> float:
+    return values if isinstance(values, float) else math.fsum(values) / len(values)
 
 
 def _distinct(groups: Sequence[Sequence[Text]]) -> tuple[list[tuple[int, Text]], list[list[int]]]:
@@ -183,6 +217,15 @@ def _wanted(function: CostFunction, columns: dict[str, Any]) -> dict[str, Any]:
 def _place(row: int | None, hypothesis: Text | None) -> tuple[str, str]:
     """Where a bad value stands, in words, and the hypothesis it is for."""
     return ("the corpus", "") if hypothesis is None else (f"sequence {row}", f": {_shown(hypothesis)}")
+
+
+def _said(error: BaseException) -> str:
+    """Its type and its message, if it has one and can say it."""
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _shown(text: Text, limit: int = 80) -> str:

@@ -22,6 +22,12 @@ class LanguageModelCost:
         """A cost under `model` as it is now, whatever happens to `model` later."""
         return cls(copy.deepcopy(model).eval().requires_grad_(False))
 
+    @property
+    def by_group(self) -> bool:
+        """On a CPU candidates are scored one by one: rounding depends on what is scored together, and there the same
+        run gives the same bits however many processes share its candidates."""
+        return next(self.model.parameters()).device.type == "cpu"
+
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
         return self._scores(hypotheses, prefixes)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mgs.data.cldr import LANGUAGES, cldr_pairs
-from mgs.data.sources import OPENERS, SPLIT_WORDS, SPLITS, load_hub, read_text_lines, split_of
+from mgs.data.sources import NO_SPLIT, OPENERS, SPLIT_WORDS, SPLITS, load_hub, read_text_lines, split_of
 from mgs.errors import UserError, unknown
 
 Pair = tuple[str, str]  # source, target
@@ -47,7 +47,8 @@ def read_pairs(name: str, split: str = "all", languages: str | None = None, sour
     else:
         pairs = _from_hub(name, split, _needed(wanted, name))
     if not any(left and right for left, right in pairs):
-        raise UserError(f"no sentence pairs in {name!r} (split {split!r}): no line has text on both sides")
+        why = "no line has text on both sides" if split == "all" else NO_SPLIT
+        raise UserError(f"no sentence pairs in {name!r} (split {split!r}): {why}")
     return pairs
 
 

@@ -16,12 +16,13 @@ from typing import IO, Any
 
 from mgs.data.docstrings import docstring_paragraphs
 from mgs.data.hub import work_offline_if_unreachable
-from mgs.errors import UserError, unknown
+from mgs.errors import UserError, first_line, unknown
 
 SPLITS = ("train", "valid", "test", "all")
 HELD_OUT_PERCENT = 5  # of the lines for `valid`, and as many for `test`
 SPLIT_WORDS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 HUB_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
+NO_SPLIT = f"{HELD_OUT_PERCENT}% of the lines each are for valid and test: give more lines, or files of their own"
 OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open}
 
 
@@ -46,7 +47,8 @@ def load_lines(source: str, split: str = "all", drop_headings: bool = False) -> 
     if drop_headings:
         lines = [line for line in lines if not (line.startswith("=") and line.endswith("="))]
     if not lines:
-        raise UserError(f"no sequences in {source!r} (split {split!r}): it holds no line that is not blank")
+        why = "it holds no line that is not blank" if split == "all" else NO_SPLIT
+        raise UserError(f"no sequences in {source!r} (split {split!r}): {why}")
     return lines
 
 
@@ -114,8 +116,4 @@ def load_hub(name: str, split: str, otherwise: list[str]) -> Any:
         return datasets.load_dataset(owner_and_name, config or None, split=hub_split)
     except Exception as error:  # the hub raises many kinds, all of them about the name given
         near = unknown("data", name, otherwise)
-        raise UserError(f"{near}; as a file it does not exist, and the hub says: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{near}; as a file it does not exist, and the hub says: {first_line(error)}") from None

@@ -92,7 +92,7 @@ def translations_from_pairs(
     """Encode both sides. Nothing is cut: pairs with a blank side, or with a side of more than `max_length` or fewer
     than `min_length` tokens, ⟨eos⟩ counted, are discarded, as are those with one side over `max_ratio` times the other.
     """
-    if max_ratio is not None and max_ratio < 1:
+    if max_ratio is not None and not max_ratio >= 1:
         raise UserError(f"max_ratio is the longer side over the shorter and at least 1, got {max_ratio:g}")
     eos = end_of_sequence(tokenizer)
     full = [(left, right) for left, right in pairs if left.strip() and right.strip()]

@@ -69,7 +69,7 @@ class Decoder:
     def parse(cls, text: str) -> Decoder:
         """`greedy`, `beam-N`, or `sample` with options: `sample,top_k=40,top_p=0.9,temperature=0.7`."""
         kind, *options = text.replace(" ", "").split(",")
-        beam = kind.startswith("beam-") and kind[5:].isdecimal()
+        beam = kind.startswith("beam-") and kind[5:].isdecimal() and len(kind) < 10  # thousands at most
         if not beam and kind not in ("greedy", "sample"):
             raise unknown("decoder", text, KINDS)
         if options and kind != "sample":
@@ -113,10 +113,12 @@ class Decoder:
         eos: int,
         noise: Sequence[int] = (0,),
         done: Callable[[int], object] = lambda rows: None,
+        numbers: Sequence[int] | None = None,
     ) -> list[tuple[int, ...]]:
-        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row.
-        `done` is told how many rows have just been finished, for a progress bar."""
-        keys_B = row_keys(range(len(prefixes)), *noise)
+        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row,
+        which is the same by its place or, if given, its number. `done` is told how many rows have just been finished,
+        for a progress bar."""
+        keys_B = row_keys(range(len(prefixes)) if numbers is None else numbers, *noise)
         room = room_for(model, prefixes, max_new_tokens)
         at_once = self._at_once(model, prefixes, room)
         out: list[tuple[int, ...]] = [()] * len(prefixes)

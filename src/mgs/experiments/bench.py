@@ -31,6 +31,7 @@ from mgs.decoding import Decoder, row_keys
 from mgs.decoding.graph import supports_graph
 from mgs.decoding.memory import bytes_per_row
 from mgs.errors import unknown
+from mgs.experiments.scaling import measure_parts
 from mgs.methods.method import Key
 from mgs.methods.mgs import MGS
 from mgs.metrics import texts
@@ -88,7 +89,9 @@ def run_bench(bench: Bench, say: Callable[[str], object] = print) -> dict[str, A
     batch = random_batch(bench, model)
     result: dict[str, Any] = {"model": bench.model, "machine": machine(device), "versions": versions()}
     result["settings"] = {k: v for k, v in vars(bench).items() if k != "model"}
+    result["parameters"] = sum(p.numel() for p in searched_parameters(model).values())
     result["update"] = measure_update(bench, model, batch, say)
+    result["parts"] = measure_update_parts(bench, model, batch, say)
     result["many"] = [measure_many(bench, model, batch, num, say) for num in bench.many]
     return result
 
@@ -126,6 +129,17 @@ def measure_update(bench: Bench, model: nn.Module, batch: Batch, say: Callable[[
         f"({out['step'] / out['floor_fp32']:.2f}×), what ours reads {out['floor_read']:.3g} s"
     )
     return out
+
+
+def measure_update_parts(
+    bench: Bench, model: nn.Module, batch: Batch, say: Callable[[str], object]
+) -> dict[str, float]:
+    """What is not decoding."""
+    method = MGS(Task(Ids(), Decoder(), Cost.of("edit"), bench.new_tokens))  # type: ignore[arg-type]
+    parts = measure_parts(model, batch, method, lambda work: seconds(work, bench.repeats, warm=1))
+    shown = ", ".join(f"{name.replace('_', ' ')} {1000 * value:.3g}" for name, value in parts.items())
+    say(f"  parts, in ms (of a candidate, but for the gradient): {shown}")
+    return parts
 
 
 def step_time(bench: Bench, model: nn.Module, batch: Batch, engine: Candidates, method: MGS) -> dict[str, float]:

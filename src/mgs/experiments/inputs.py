@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mgs.costs import COST_NAMES, CostFunction
 from mgs.data import Completions, load_completions, load_lines, load_pairs, load_sentences
-from mgs.errors import UserError, unknown
-from mgs.models import PRESETS, load_model, load_tokenizer, train_tokenizer, window
+from mgs.errors import UserError, at_least, unknown
+from mgs.models import PRESETS, check_tokens, load_model, load_tokenizer, train_tokenizer, window
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.models.subwords import train_joint_bpe
 from mgs.models.translation import TRANSLATION_PRESETS
@@ -29,10 +30,11 @@ class ModelOptions:
 
     model: str = option("small", "Model: small (shipped), new:PRESET, a folder, a .gguf file or a hub name.")
     tokenizer: str | None = option(None, "Tokenizer, if it is not the model's own.")
+    trust_remote_code: bool = option(False, "Run the Python code that comes with a model.")
 
     def load(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        tokenizer = load_tokenizer(self.tokenizer or self.model)
-        return on_device(load_model(self.model, tokenizer)), tokenizer
+        tokenizer = load_tokenizer(self.tokenizer or self.model, self.trust_remote_code)
+        return on_device(load_model(self.model, tokenizer, self.trust_remote_code)), tokenizer
 
     def load_or_make(self, data: DataOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """As `load`, but a new model without a tokenizer gets one trained on the data."""
@@ -82,6 +84,8 @@ class DataOptions(PairOptions):
     def __post_init__(self) -> None:
         if self.task not in (None, *TASKS):
             raise unknown("task", self.task, TASKS)
+        at_least(0, min_length=self.min_length)
+        at_least(1, max_length=self.max_length)
 
     @property
     def translates(self) -> bool:
@@ -109,7 +113,22 @@ class DataOptions(PairOptions):
         limit: int | None = None,
         source: str | None = None,
     ) -> Completions:
-        longest = window(model) if model is not None else None
+        examples = self._examples(
+            tokenizer, split, context, window(model) if model is not None else None, limit, source
+        )
+        if model is not None:
+            check_tokens(model, (side for example in examples for side in (example.prefix, example.target)))
+        return examples
+
+    def _examples(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        split: str,
+        context: int,
+        longest: int | None,
+        limit: int | None,
+        source: str | None,
+    ) -> Completions:
         common: dict[str, Any] = {"max_examples": limit or None, "min_length": self.min_length}
         if self.translates:
             common |= {"max_length": min((n for n in (self.max_length, longest) if n), default=None)}
@@ -133,6 +152,12 @@ class DataOptions(PairOptions):
         }
 
 
+def check_output(file: str | None) -> None:
+    """A file that cannot be written is said before the work, not after it."""
+    if file is not None and (Path(file).is_dir() or not os.access(Path(file).parent, os.W_OK)):
+        raise UserError(f"cannot write to {file!r}: give the name of a file in a folder that exists")
+
+
 def load_cost(name: str) -> str | CostFunction:
     """A cost by name, or `file.py:function` for the user's own."""
     file, colon, function = name.rpartition(":")
@@ -149,10 +174,12 @@ def load_cost(name: str) -> str | CostFunction:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, of a script that was not meant to be imported
         raise UserError(f"{file} cannot be imported: {type(error).__name__}: {error}") from None
-    found = getattr(module, function, None)
+    found = vars(module).get(function)
     if not callable(found):
-        functions = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
+        functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         raise unknown(f"function in {file}", function, functions)
     return found

@@ -15,25 +15,33 @@ from mgs.types import Batch, Direction
 
 
 class Key(NamedTuple):
-    """Where in a run a batch is used: all randomness of a method comes from this, except dropout, which draws from
-    torch's own generators (checkpoints hold their state)."""
+    """Where in a run a batch is used: all randomness of a method comes from this. Dropout draws from torch's own
+    generators, which the trainer seeds from it."""
 
     seed: int
     step: int
     micro: int = 0  # number of the batch within an accumulated update
 
+    def number(self, *what: object) -> int:
+        """A number below 2⁶³, for a seed."""
+        return seed_of(*self, *what)
+
     def chance(self, what: str) -> float:
         """A number in [0, 1) for a coin."""
-        return seed_of(*self, what) / 2**63
+        return self.number(what) / 2**63
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The gradient an optimizer is given, the loss to show, and what to log."""
+    """The gradient an optimizer is given, the loss to show, and what to log.
+
+    `weight` is how much they count among those of other parts of the batch: the tokens or rows they are a mean over.
+    """
 
     gradient: Direction
     loss: float
     log: dict[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
 
 
 class Method(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -10,8 +11,11 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from mgs.candidates import Candidates, Task
+from mgs.errors import NonFinite
 from mgs.methods.method import Key, Outcome, Stateless
-from mgs.methods.mle import mle_gradient
+from mgs.methods.mle import mle_gradient, num_scored
+from mgs.methods.parallel import averaged
+from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
@@ -39,6 +43,8 @@ class MGS(Stateless):
     log_base: bool = False
     bf16: bool = False
     label_smoothing: float = 0.0  # of the likelihood whose gradients are the centres
+    ranks: Ranks = ALONE  # the processes that candidates are dealt to, ...
+    shard_data: bool = False  # ... or the rows of each batch
     progress: bool = False  # a bar within each update that takes more than a few seconds
     name: str = "mgs"
 
@@ -47,11 +53,10 @@ class MGS(Stateless):
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         scored = batch.select(range(min(len(batch), self.score_prefixes or len(batch))))
-        gradients, losses = self._gradients(model, batch)  # Algorithm 1, line 3
+        gradients, losses = self._gradients(model, batch, key)  # Algorithm 1, line 3
         proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
-        total = len(proposal) + self.log_base
-        with tqdm(total=total, desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
-            costs, base_cost = self.candidates.costs(model, proposal, scored, key, self.log_base, bar.update)  # 6, 7
+        costs = self._costs(model, proposal, scored, key)  # lines 6 and 7
+        base_cost = costs.pop() if self.log_base else None
         update = mgs_update(proposal, costs, self.temperature, base_cost)  # lines 8 and 9
         log = update.log() | {
             "gradient_norm": norm(gradients[0]),
@@ -63,17 +68,44 @@ class MGS(Stateless):
         descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
         return Outcome(descent, update.base_cost if update.base_cost is not None else min(update.costs), log)
 
-    def _gradients(self, model: nn.Module, batch: Batch) -> tuple[list[dict], list[float]]:
-        """g_j = −∇L_MLE of each part of the batch, clipped."""
+    def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[float]]:
+        """g_j = −∇L_MLE of each part of the batch, clipped. The same on every rank: by the same computation, or, with
+        `shard_data`, as the mean of what they make of their rows."""
         model.train()
+        over = self.ranks if self.shard_data else ALONE
+        if over.size > 1:
+            torch.manual_seed(key.number("share", over.rank))  # of the dropout
         gradients, losses = [], []
         cut = parts(batch, self.num_gradients, self.split)
         for part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
-            gradient, loss = mle_gradient(model, part, self.bf16, label_smoothing=self.label_smoothing)
-            ascent = dict(zip(gradient, torch._foreach_neg(list(gradient.values())), strict=True))
+            mine = part.share(over.share(len(part)))
+            whole = averaged(over, mine, lambda mine=mine: self._gradient(model, mine))  # type: ignore[misc]
+            if not math.isfinite(norm(whole.gradient)):
+                raise NonFinite(f"the MLE gradient of update {key.step + 1} is not finite")
+            ascent = dict(zip(whole.gradient, torch._foreach_neg(list(whole.gradient.values())), strict=True))
             gradients.append(clipped(ascent, self.max_gradient_norm))
-            losses.append(loss)
+            losses.append(whole.loss)
         return gradients, losses
+
+    def _gradient(self, model: nn.Module, batch: Batch) -> Outcome:
+        gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
+        return Outcome(gradient, loss, weight=num_scored(batch))
+
+    def _costs(self, model: nn.Module, proposal: Proposal, batch: Batch, key: Key) -> list[float]:
+        """C(θ+Δ_k) of every candidate, and last, for the log, C(θ): each rank finds those of its candidates, or, with
+        `shard_data`, of all of them on its rows."""
+        numbers = [*range(len(proposal)), *([None] if self.log_base else [])]
+        rows = batch.share(self.ranks.share(len(batch))) if self.shard_data else batch
+        mine = numbers if self.shard_data else [numbers[i] for i in self.ranks.share(len(numbers))]
+        with tqdm(total=len(mine), desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
+            told = self.ranks.pooled(
+                lambda: self.candidates.means(model, proposal, mine, rows, key, bar.update) if rows.counts else []
+            )
+        if not self.shard_data:
+            return [cost for each in told for cost in each]
+        shares = [len(rank_rows) / len(batch) for rank_rows in self.ranks.shares(len(batch))]
+        counted = [(share, costs) for share, costs in zip(shares, told, strict=True) if share]
+        return [math.fsum(share * costs[k] for share, costs in counted) for k in range(len(numbers))]
 
 
 def parts(batch: Batch, num: int, split: str = "order") -> list[Batch]:

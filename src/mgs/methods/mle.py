@@ -26,18 +26,23 @@ def mle_gradient(
 ) -> tuple[Direction, float]:
     """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time."""
     lengths = padded_lengths(model, batch.prefixes, batch.targets)
-    num_targets = sum(len(target) for target in batch.targets)
+    num_targets = num_scored(batch)
     total: Direction = {}
     loss = 0.0
     for rows in token_batches(lengths, budget, sorted(range(len(batch)), key=lengths.__getitem__)):
         piece = batch.select(rows)
-        share = sum(len(target) for target in piece.targets) / num_targets
+        share = num_scored(piece) / num_targets
         with autocast(model, bf16):
             part = mle_loss(model, piece, label_smoothing=label_smoothing) * share
         loss += part.item()
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient
     return total, loss
+
+
+def num_scored(batch: Batch, with_prefix: bool = False) -> int:
+    """The tokens whose mean the loss is: a row's first has nothing before it."""
+    return sum(len(e) - 1 if with_prefix else len(e.target) for e in batch.examples)
 
 
 @dataclass
@@ -51,4 +56,4 @@ class MLE(Stateless):
         model.train()
         with autocast(model, self.bf16):
             loss = mle_loss(model, batch, self.with_prefix, self.label_smoothing)
-        return Outcome(gradient_of(loss, model), loss.item())
+        return Outcome(gradient_of(loss, model), loss.item(), weight=num_scored(batch, self.with_prefix))

@@ -33,7 +33,8 @@ class MRT(Stateless):
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         samples = scored(self.task, model, batch, self.sets(model, batch, key), self.bf16)
         loss = self.risk(samples, len(batch))
-        return Outcome(gradient_of(loss, model), loss.item(), sample_log(samples) | {"risk": loss.item()})
+        log = sample_log(samples) | {"risk": loss.item()}
+        return Outcome(gradient_of(loss, model), loss.item(), log, weight=len(batch))
 
     def sets(self, model: nn.Module, batch: Batch, key: Key) -> list[list[Text]]:
         """S of each row: a set, so equal sequences count once."""

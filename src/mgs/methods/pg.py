@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from mgs.candidates import Task
 from mgs.methods.method import Key, Outcome, gradient_of
 from mgs.methods.sampling import Samples, draw, sample_log, scored
+from mgs.ranks import ALONE, Ranks
 from mgs.types import Batch
 
 
@@ -21,15 +22,18 @@ class PG:
     baseline_decay: float = 0.9
     bf16: bool = False
     baseline: float | None = None  # set by the first batch
+    ranks: Ranks = ALONE  # those that share a batch share its mean cost, and so the baseline
     name: str = "pg"
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         samples = scored(self.task, model, batch, draw(self.task, model, batch, self.num_samples, key), self.bf16)
-        mean = sum(samples.costs) / len(samples.costs)
+        parts = self.ranks.pooled(lambda: [sum(samples.costs), len(samples.costs)] if batch.counts else [0.0, 0])
+        mean = sum(total for total, _ in parts) / sum(num for _, num in parts)
         baseline = mean if self.baseline is None else self.baseline
         loss = policy_loss(samples, baseline)
         self.baseline = self.baseline_decay * baseline + (1 - self.baseline_decay) * mean
-        return Outcome(gradient_of(loss, model), mean, sample_log(samples) | {"baseline": baseline})
+        log = sample_log(samples) | {"baseline": baseline}
+        return Outcome(gradient_of(loss, model), mean, log, weight=len(batch))
 
     def state(self) -> dict[str, Any]:
         return {"baseline": self.baseline}

@@ -32,7 +32,8 @@ class Samples:
 def draw(task: Task, model: nn.Module, batch: Batch, num_samples: int, key: Key) -> list[list[Text]]:
     """`num_samples` ancestral samples for each row, decoded as one batch."""
     repeated = batch.select([row for row in range(len(batch)) for _ in range(num_samples)])
-    flat = task.decode(model, repeated, key, ANCESTRAL)
+    numbers = [number * num_samples + i for number in batch.numbers for i in range(num_samples)]
+    flat = task.decode(model, repeated, key, ANCESTRAL, numbers)
     return [flat[start : start + num_samples] for start in range(0, len(flat), num_samples)]
 
 

@@ -51,10 +51,11 @@ def decode_texts(
     noise: Sequence[int] = (0,),
     done: Callable[[int], object] = lambda rows: None,
     strings: bool = True,
+    numbers: Sequence[int] | None = None,
 ) -> list[Text]:
-    """Continuations as a cost sees them; `strings` as in `texts`."""
+    """Continuations as a cost sees them; `strings` as in `texts`, `numbers` of rows as for a decoder."""
     eos = end_of_sequence(tokenizer)
-    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done), strings)
+    return texts(tokenizer, decoder(model, prefixes, max_new_tokens, eos, noise, done, numbers), strings)
 
 
 def texts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]], strings: bool = True) -> list[Text]:
@@ -79,7 +80,7 @@ def evaluate_completion(
 ) -> Evaluation:
     """Decode every prefix and fill the table's row. Without a `scorer`, the LM columns are left out."""
     prefixes = [example.prefix for example in data.examples]
-    with tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=not progress) as bar:
+    with tqdm(total=len(data), desc="decoding", unit="prefix", leave=False, disable=None if progress else True) as bar:
         hypotheses = decode_texts(model, tokenizer, prefixes, decoder, max_new_tokens, (seed,), bar.update)
     figures = sequence_figures(tokenizer, data, hypotheses, scorer)
     figures["perplexity"] = perplexity(model, data)

@@ -56,7 +56,9 @@ def evaluate_translation(
     decoder = decoder or Decoder()
     sources = [example.prefix for example in data.examples]
     cap = max_new_tokens or longest_translation(sources)
-    with tqdm(total=2 * len(data), desc="translating", unit="sentence", leave=False, disable=not progress) as bar:
+    with tqdm(
+        total=2 * len(data), desc="translating", unit="sentence", leave=False, disable=None if progress else True
+    ) as bar:
 
         def decode(with_decoder: Decoder) -> list[Text]:
             return decode_texts(model, tokenizer, sources, with_decoder, cap, (seed,), bar.update)

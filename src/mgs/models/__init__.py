@@ -3,16 +3,19 @@
 from mgs.models.likelihood import log_likelihoods, score, token_log_likelihoods
 from mgs.models.loading import (
     PRESETS,
+    check_tokens,
     load_model,
     load_tokenizer,
     new_model,
     searched_parameters,
     train_tokenizer,
+    vocabulary,
     window,
 )
 
 __all__ = [
     "PRESETS",
+    "check_tokens",
     "load_model",
     "load_tokenizer",
     "log_likelihoods",
@@ -21,5 +24,6 @@ __all__ = [
     "searched_parameters",
     "token_log_likelihoods",
     "train_tokenizer",
+    "vocabulary",
     "window",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from transformers import (
 
 from mgs.data.hub import work_offline_if_unreachable
 from mgs.data.sources import OPENERS
-from mgs.errors import UserError, unknown
+from mgs.errors import UserError, first_line, unknown
 from mgs.models.translation import TRANSLATION_PRESETS, new_translation_model
 
 SMALL = Path(__file__).parent / "small"  # weights shipped with the package
@@ -36,8 +36,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> PreTrainedModel:
-    """A causal or an encoder-decoder model in fp32. `new:PRESET` needs the tokenizer it is made for."""
+def load_model(
+    name: str, tokenizer: PreTrainedTokenizerBase | None = None, trust_remote_code: bool = False
+) -> PreTrainedModel:
+    """A causal or an encoder-decoder model in fp32. `new:PRESET` needs the tokenizer it is made for.
+
+    Weights come from safetensors or .gguf; Python code that comes with a model runs only with `trust_remote_code`.
+    """
     if name.startswith("new:"):
         if tokenizer is None:
             raise UserError(f"model {name!r} starts from random weights and needs a tokenizer: name one")
@@ -45,11 +50,27 @@ def load_model(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> P
     path, options = _where(name)
     try:
         safe = _unpacked() if "gguf_file" in options else {"use_safetensors": True}  # nothing that unpickles
-        translates = not options and AutoConfig.from_pretrained(path).is_encoder_decoder
+        translates = (
+            not options and AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code).is_encoder_decoder
+        )
         kind: Any = AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM
-        model = kind.from_pretrained(path, dtype=torch.float32, **safe, **options)
+        model, info = kind.from_pretrained(
+            path,
+            dtype=torch.float32,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # said below, in a sentence
+            **safe,
+            **options,
+        )
     except Exception as error:  # transformers raises many kinds for a wrong name or a broken folder
         raise _cannot_load("model", name, error) from None
+    wrong = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
+    if wrong:  # the library would draw them at random
+        raise UserError(
+            f"the weights of {name!r} are not those of its config.json: {len(wrong)} parameters are missing or of "
+            f"another size, such as {wrong[0]!r}"
+        )
     for module in model.modules():
         if "Sinusoidal" in type(module).__name__:  # a fixed table that loading makes a parameter like others
             module.requires_grad_(False)
@@ -68,13 +89,14 @@ def new_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedMode
     return AutoModelForCausalLM.from_config(config)
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model, or one in a folder; also GPT-2's own `encoder.json` and `vocab.bpe`."""
     try:
         tokenizer: PreTrainedTokenizerBase | None = _released_bpe(Path(name))
         if tokenizer is None:
             path, options = _where(name)
-            tokenizer = AutoTokenizer.from_pretrained(path, **options)
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
+            tokenizer("tried once")  # some broken ones fail only when they are used
     except UserError:
         raise
     except Exception as error:
@@ -100,6 +122,21 @@ def window(model: PreTrainedModel) -> int | None:
     text_config = model.config.get_text_config()
     length = getattr(text_config, "max_position_embeddings", None)
     return int(length) if length else None
+
+
+def vocabulary(model: PreTrainedModel) -> int:
+    """How many types of token the model knows."""
+    return int(model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
+
+
+def check_tokens(model: PreTrainedModel, rows: Iterable[Sequence[int]]) -> None:
+    """Tokens that the model does not know would fail deep inside it."""
+    highest, known = max((max(row) for row in rows if row), default=0), vocabulary(model)
+    if highest >= known:
+        raise UserError(
+            f"the tokenizer gives token number {highest}, but the model knows {known} types of token only: they do not "
+            "belong together (name the tokenizer that the model was trained with)"
+        )
 
 
 def searched_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
@@ -136,13 +173,11 @@ def _unpacked() -> dict[str, Any]:
 
 
 def _cannot_load(kind: str, name: str, error: Exception) -> UserError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     presets = ", ".join(f"new:{preset}" for preset in PRESETS)
     near = difflib.get_close_matches(name, ["small", *(f"new:{preset}" for preset in PRESETS)], n=1, cutoff=0.7)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return UserError(
-        f"cannot load {kind} {name!r}: {hint}{reason} (allowed: small, {presets}, a folder, a .gguf file or a hub name)"
-    )
+    allowed = f"small, {presets}, a folder, a .gguf file or a hub name"
+    return UserError(f"cannot load {kind} {name!r}: {hint}{first_line(error)} (allowed: {allowed})")
 
 
 def _released_bpe(folder: Path) -> PreTrainedTokenizerFast | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS
+from mgs.report.escape import marked_up, printable
 
 HEADINGS = {
     "bleu": "BLEU",
@@ -41,15 +42,17 @@ def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title
     from rich.table import Table
 
     shown = columns_of(rows)
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(
+        title=printable(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     table.add_column("", overflow="fold", min_width=min(17, max(map(len, rows))))  # long names give way to figures
     for name in shown:
         table.add_column(HEADINGS[name], justify="right", no_wrap=True)
     for row, figures in rows.items():
-        table.add_row(row, *(cell(name, figures.get(name)) for name in shown))
+        table.add_row(printable(row), *(cell(name, figures.get(name)) for name in shown))
     console = Console(highlight=False, markup=False, emoji=False)  # names are data
     console.print(table)
-    console.print(signature, style="dim", soft_wrap=True)
+    console.print(printable(signature), style="dim", soft_wrap=True)
 
 
 def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
@@ -57,7 +60,7 @@ def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
     shown = columns_of(rows)
     lines = ["| | " + " | ".join(HEADINGS[name] for name in shown) + " |", "|---|" + "---:|" * len(shown)]
     lines += [
-        f"| {row} | " + " | ".join(cell(name, figures.get(name)) for name in shown) + " |"
+        f"| {marked_up(row)} | " + " | ".join(cell(name, figures.get(name)) for name in shown) + " |"
         for row, figures in rows.items()
     ]
     return "\n".join(lines)

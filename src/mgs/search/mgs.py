@@ -38,6 +38,10 @@ class Temperature:
     value: float | None = 1.0
     share: float = 0.5
 
+    def __post_init__(self) -> None:
+        if self.value is not None and not (math.isfinite(self.value) and self.value >= 0):
+            raise UserError(f"the temperature must be a number ≥ 0, or chosen at every step; got {self.value}")
+
     def for_step(self, costs: Sequence[float], log_density: Sequence[float], stay: bool = False) -> float:
         if self.value is not None:
             return self.value

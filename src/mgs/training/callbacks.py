@@ -9,6 +9,8 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 
+from mgs.training.checkpoints import replace_text
+
 LOG = "metrics.jsonl"
 SHOWN = ("loss", "cost", "best_cost", "effective", "mle_weight", "risk", "eval_cost", "eval_perplexity")
 
@@ -46,7 +48,7 @@ class UpdateLog(TrainerCallback):
             kept = [
                 line for line in self.file.read_text().splitlines(keepends=True) if _step(line) <= state.global_step
             ]
-        self.file.write_text("".join(kept))
+        replace_text(self.file, "".join(kept))
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any = None, **kw: Any
@@ -60,7 +62,21 @@ class UpdateLog(TrainerCallback):
 
 
 class SaveWhenEvaluated(TrainerCallback):
-    """Every evaluation writes a checkpoint, so that the best one is always there to go back to."""
+    """Every evaluation writes a checkpoint, so that the best one is always there to go back to. Where the evaluation
+    comes after the last update, so does its checkpoint: a run resumed from an earlier one would do without it."""
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any
+    ) -> TrainerControl:
+        if args.eval_strategy == "epoch" and state.global_step >= state.max_steps:
+            control.should_save = False
+        return control
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any
+    ) -> TrainerControl:
+        control.should_save |= control.should_evaluate
+        return control
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any

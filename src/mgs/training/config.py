@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import math
+import signal
 from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import chain
 from typing import Any
 
+import torch
 from transformers import TrainingArguments
+from transformers.training_args import trainer_log_levels
 
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
 from mgs.methods.mgs import SPLITS
+from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
+from mgs.training.ranges import check_ranges
 
 #: Figures that are better when they are greater. All others are costs.
 SCORES = ("bleu", "sbleu", "meteor", "chrf")
 #: Options of the library that belong into every resolved configuration.
 ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
+#: Options of ours that `--help` leaves to `--help-all`.
+RARE = ("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns")
+NONFINITE = ("stop", "skip")
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
@@ -55,6 +64,9 @@ class SequenceConfig(TrainingArguments):
     best_by: str | None = option(
         None, "Figure that tells the best evaluation (default: bleu for translation; else perplexity for mle, or cost)."
     )
+    shard_data: bool = option(False, "Deal rows of batches to processes instead of MGS's candidates.")
+    nonfinite: str = option("stop", "Where a gradient or a cost is not finite: stop, or skip the update.")
+    cost_timeout: float | None = option(None, "Seconds that one call of the cost may take (default: any time).")
 
     output_dir: str | None = option(None, "Folder for the final model, checkpoints and logs.")
     max_steps: int = option(-1, "Updates in all; -1 trains for num_train_epochs.")
@@ -69,7 +81,8 @@ class SequenceConfig(TrainingArguments):
     eval_steps: float | None = option(100, "Updates between evaluations.")
     save_steps: float = option(100, "Updates between checkpoints; each evaluation writes one as well.")
     save_total_limit: int | None = option(2, "Checkpoints kept beside the best.")
-    log_level: str = option("error", "How much the library itself reports: error, warning, info, ...")
+    log_level: str = option("error", "How much the library itself reports: error, warning, ...")
+    log_level_replica: str = option("error", "The same for all processes but the first.")
     report_to: str = option("tensorboard", "Where logs go beside metrics.jsonl: tensorboard, wandb, none, ...")
     restore_callback_states_from_checkpoint: bool = option(True, "Early stopping goes on counting where it was.")
     remove_unused_columns: bool = option(False, "Columns of the dataset reach the cost.")
@@ -79,11 +92,21 @@ class SequenceConfig(TrainingArguments):
     def __post_init__(self) -> None:
         if self.output_dir is None:  # the library would make one up
             raise UserError("a run needs a folder to write to: set output_dir")
+        check_ranges(self)
+        if self.log_level not in trainer_log_levels:
+            raise unknown("log_level", self.log_level, trainer_log_levels)
         self.reports = self.report_to  # as given: the library makes a list of it
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
         self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
+        if launched() > 1:
+            self.use_cpu |= not torch.accelerator.is_available()  # or the library would not connect them
+            connect(self.ddp_backend, self.use_cpu, self.ddp_timeout)
         super().__post_init__()
+        if launched() > self.world_size:
+            raise UserError(
+                f"{launched()} processes were launched that are not connected on this device: add --use_cpu"
+            )
         if self.fp16:
             raise UserError("fp16 is not supported (its gradient scaler and parameter search do not mix): use bf16")
         if self.gradient_accumulation_steps < 1:
@@ -93,6 +116,13 @@ class SequenceConfig(TrainingArguments):
         if self.batch_tokens < 1:
             raise UserError(f"batch_tokens must be at least 1, got {self.batch_tokens}")
         Decoder.parse(self.decoder)
+        if self.nonfinite not in NONFINITE:
+            raise unknown("nonfinite", self.nonfinite, NONFINITE)
+        if self.cost_timeout is not None and not (0 < self.cost_timeout < math.inf and hasattr(signal, "setitimer")):
+            raise UserError(f"cost_timeout must be a time in seconds, on a system with alarms; got {self.cost_timeout}")
+        if self.fsdp or self.deepspeed:
+            raise UserError("every process holds the whole model: leave fsdp and deepspeed out")
+        self.disable_tqdm = self.disable_tqdm or self.process_index > 0  # one bar is enough
         if self.keep_best and self.eval_strategy != "no":
             self.load_best_model_at_end = True
             self.choose_best_by(self.best_by or self.own_best)

@@ -1,30 +1,21 @@
-"""The state of the generators that training draws from, to go back to."""
+"""The generators that training draws from (dropout, and whatever a user's cost may draw), seeded anew for each batch.
+
+What is drawn is then a function of where in a run it is drawn: a run that was stopped, and one that other processes
+share, draw the same without keeping or telling any state.
+"""
 
 from __future__ import annotations
 
 import random
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from mgs.search.directions import key
 
-class Randomness(NamedTuple):
-    """What the library writes into a checkpoint, taken at any moment."""
 
-    python: Any
-    numpy: Any
-    cpu: torch.Tensor
-    cuda: list[torch.Tensor]
-
-    @classmethod
-    def now(cls) -> Randomness:
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        return cls(random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda)
-
-    def restore(self) -> None:
-        random.setstate(self.python)
-        np.random.set_state(self.numpy)
-        torch.set_rng_state(self.cpu)
-        if self.cuda:
-            torch.cuda.set_rng_state_all(self.cuda)
+def reseed(*where: object) -> None:
+    seed = key(*where, "generators")
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

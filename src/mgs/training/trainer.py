@@ -5,39 +5,35 @@ Optimizer, clipping, schedules, accumulation, logging, checkpoints, resume and P
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from mgs.data import BatchStream, Completions, as_completions
 from mgs.decoding import EVALUATION_LENGTH, Decoder
-from mgs.errors import CostError, UserError
-from mgs.methods import Key, Method
+from mgs.errors import NonFinite, UserError
+from mgs.methods import Key, Outcome
 from mgs.metrics import Evaluation, evaluate_completion, evaluate_translation
 from mgs.models import searched_parameters, window
 from mgs.models.likelihood import is_encoder_decoder
+from mgs.search.directions import norm
 from mgs.training.callbacks import Bar, SaveWhenEvaluated, UpdateLog
-from mgs.training.checkpoints import METHOD_STATE, newest_checkpoint
 from mgs.training.config import SequenceConfig
-from mgs.training.randomness import Randomness
+from mgs.training.randomness import reseed
+from mgs.training.saving import SavingTrainer
 from mgs.types import Batch
 
 
-class SequenceTrainer(Trainer):
+class SequenceTrainer(SavingTrainer):
     """Subclasses say which method turns a batch into a gradient."""
 
-    model: nn.Module
-    args: SequenceConfig
     train_dataset: Completions
     processing_class: PreTrainedTokenizerBase
-    method: Method
     scorer: nn.Module | None = None  # for the LM columns of evaluations
 
     def __init__(
@@ -78,8 +74,7 @@ class SequenceTrainer(Trainer):
         self.updates = UpdateLog(str(args.output_dir))
         self.add_callback(self.updates)
         self.last_evaluation: Evaluation | None = None
-        self._at = (-1, -1)  # step and number within it of the batch in hand
-        self._before: tuple[Randomness, dict[str, Any]] | None = None  # the update in hand
+        self._skipping = -1  # the update that is skipped, if it is the one in hand
         self._since_log: dict[str, list[float]] = {}
 
     # -- data ------------------------------------------------------------------------------------------------------
@@ -114,8 +109,15 @@ class SequenceTrainer(Trainer):
         step, micro = self._at
         self._at = (self.state.global_step, micro + 1 if step == self.state.global_step else 0)
         if self._at[1] == 0:
-            self._before = Randomness.now(), self.method.state()
-        outcome = self.method(self.model, inputs, Key(self.args.seed, *self._at))
+            self._before, self._skipping = self.method.state(), -1
+        if self._skipping == self.state.global_step:
+            return torch.zeros((), device=self.args.device)
+        try:
+            outcome = self._outcome(inputs)
+        except NonFinite as error:
+            if self.args.nonfinite == "stop":
+                raise
+            return self._skip(str(error))
         share = 1 / self.current_gradient_accumulation_steps
         parameters = searched_parameters(self.model)
         for name, gradient in outcome.gradient.items():
@@ -125,12 +127,35 @@ class SequenceTrainer(Trainer):
         self._record(outcome.loss, outcome.log)
         return torch.tensor(outcome.loss * share, device=self.args.device)
 
+    def _outcome(self, batch: Batch) -> Outcome:
+        """What the method makes of the batch in hand, if it is finite."""
+        key = Key(self.args.seed, *self._at)
+        reseed(*key)
+        self.ranks.exchanged = 0
+        outcome = self.method(self.model, batch, key)
+        if not math.isfinite(norm(outcome.gradient)):
+            raise NonFinite(f"the gradient of update {self._at[0] + 1} is not finite (its loss is {outcome.loss})")
+        return outcome
+
+    def _skip(self, why: str) -> Tensor:
+        """Leaves the update in hand out: parameters without a gradient are not touched, nor is what belongs to them."""
+        self.skipped, self._skipping = self.skipped + 1, self.state.global_step
+        self.model.zero_grad()
+        self.method.load_state(self._before)
+        self._write({"skipped": self.skipped, "why": why})
+        return torch.zeros((), device=self.args.device)
+
     def _record(self, loss: float, log: dict[str, Any]) -> None:
         for name, value in log.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 self._since_log.setdefault(name, []).append(float(value))
-        if self.is_world_process_zero():
-            self.updates.write({"step": self._at[0] + 1, "micro": self._at[1], "loss": loss, **log})
+        self._write({"loss": loss, **log})
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        if self.ranks.size > 1:
+            entry["exchanged_bytes"] = self.ranks.exchanged
+        if self.ranks.first:
+            self.updates.write({"step": self._at[0] + 1, "micro": self._at[1], **entry})
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
@@ -145,7 +170,8 @@ class SequenceTrainer(Trainer):
     ) -> dict[str, float]:
         """Decode, score, log. `eval_cost` is what training minimises."""
         data = self._evaluation_data(eval_dataset)
-        figures = self.figures(data)
+        reseed(self.args.seed, self.state.global_step, "evaluation")
+        figures = self.ranks.from_first(lambda: self.figures(data))
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in figures.items()}
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -171,43 +197,6 @@ class SequenceTrainer(Trainer):
         if chosen is None:
             raise UserError("there is nothing to evaluate on: give an eval_dataset")
         return as_completions(chosen, self.processing_class, self.args.context)
-
-    # -- checkpoints -----------------------------------------------------------------------------------------------
-
-    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:  # type: ignore[override]
-        """As the library's. `True` goes on from the newest whole checkpoint, or starts if there is none.
-
-        A cost that fails stops the run after a checkpoint of the last update: with the cost mended, resume goes on
-        as if it had never failed.
-        """
-        if resume_from_checkpoint is True:
-            newest = newest_checkpoint(str(self.args.output_dir))
-            resume_from_checkpoint = str(newest) if newest else None
-        self._at = (-1, -1)
-        try:
-            return super().train(resume_from_checkpoint or None, **kwargs)
-        except CostError:
-            if self.state.global_step:
-                self._undo_update_in_hand()
-                self._save_checkpoint(self.model, trial=None)
-            raise
-
-    def _undo_update_in_hand(self) -> None:
-        """Back to the end of the last update: its weights are still there, randomness and the method have moved on."""
-        if self._before is not None and self._at[0] == self.state.global_step:
-            randomness, method_state = self._before
-            randomness.restore()
-            self.method.load_state(method_state)
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
-        if self.args.should_save:
-            (Path(output_dir) / METHOD_STATE).write_text(json.dumps(self.method.state()))
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            self.method.load_state(json.loads((Path(checkpoint) / METHOD_STATE).read_text()))
 
 
 def check_window(model: nn.Module, data: Completions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 from torch import nn
@@ -23,7 +24,7 @@ class MLETrainer(SequenceTrainer):
     """Maximum likelihood; the best model is the one of the lowest perplexity."""
 
     def __init__(self, model: nn.Module, args: MLEConfig, train_dataset: Any, **kwargs: Any):
-        self.method = MLE(args.loss_on_prefix, args.bf16, args.label_smoothing_factor)
+        self.method = self.over_rows(MLE(args.loss_on_prefix, args.bf16, args.label_smoothing_factor))
         super().__init__(model, args, train_dataset, **kwargs)
 
 
@@ -37,6 +38,8 @@ class CostTrainer(SequenceTrainer):
             # The scoring model is the starting point, frozen before anything changes.
             self.scorer = copy.deepcopy(model).eval().requires_grad_(False)
         chosen = Cost("lm", LanguageModelCost(self.scorer)) if self.scorer and cost == "lm" else Cost.of(cost)
+        dealt = args.shard_data and self.ranks.size > 1
+        chosen = dataclasses.replace(chosen, seconds=args.cost_timeout, by_sequence=dealt)
         tokenizer = kwargs.get("processing_class")
         if tokenizer is None:
             raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
@@ -48,6 +51,12 @@ class CostTrainer(SequenceTrainer):
 
     def make_method(self, args: Any) -> Method:
         raise NotImplementedError
+
+    def mixed(self, method: Method, args: SamplingConfig) -> Method:
+        """The method and MLE by a coin, which falls the same for all processes."""
+        mle = MLE(bf16=args.bf16, label_smoothing=args.label_smoothing_factor)
+        both = Mixed(method, mle, args.mle_share) if args.mle_share else method
+        return self.over_rows(both)
 
     def figures(self, data: Completions) -> dict[str, float]:
         figures = super().figures(data)
@@ -84,6 +93,8 @@ class MGSTrainer(CostTrainer):
             args.log_base,
             args.bf16,
             label_smoothing=args.label_smoothing_factor,
+            ranks=self.ranks,
+            shard_data=args.shard_data,
             progress=not args.disable_tqdm,
         )
 
@@ -92,7 +103,7 @@ class MRTTrainer(CostTrainer):
     """Minimum risk training, mixed with MLE."""
 
     def make_method(self, args: MRTConfig) -> Method:
-        return mixed(
+        return self.mixed(
             MRT(
                 self.task,
                 args.num_samples,
@@ -110,7 +121,7 @@ class PGTrainer(CostTrainer):
     """Policy gradient, mixed with MLE."""
 
     def make_method(self, args: PGConfig) -> Method:
-        return mixed(PG(self.task, args.num_samples, args.baseline_decay, args.bf16), args)
+        return self.mixed(PG(self.task, args.num_samples, args.baseline_decay, args.bf16, ranks=self.ranks), args)
 
 
 #: Method → its configuration and its trainer.
@@ -120,8 +131,3 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "mrt": (MRTConfig, MRTTrainer),
     "pg": (PGConfig, PGTrainer),
 }
-
-
-def mixed(method: Method, args: SamplingConfig) -> Method:
-    mle = MLE(bf16=args.bf16, label_smoothing=args.label_smoothing_factor)
-    return Mixed(method, mle, args.mle_share) if args.mle_share else method

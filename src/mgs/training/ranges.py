@@ -1,0 +1,58 @@
+"""Which numbers the options of training may be: said before anything is loaded, instead of deep inside a run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mgs.errors import UserError
+
+MANY = 1_000_000  # more than anyone can wait for; it also keeps a slip of the keyboard from filling the memory
+
+#: Option → the least and the greatest it may be.
+RANGES: dict[str, tuple[float, float]] = {
+    "max_steps": (-1, math.inf),
+    "num_train_epochs": (0, MANY),
+    "max_new_tokens": (1, math.inf),
+    "eval_max_new_tokens": (1, math.inf),
+    "patience": (0, math.inf),
+    "seed": (0, 2**32 - 1),
+    "data_seed": (0, 2**32 - 1),
+    "learning_rate": (0, math.inf),
+    "weight_decay": (0, math.inf),
+    "max_grad_norm": (0, math.inf),
+    "adam_beta1": (0, 0.999999),
+    "adam_beta2": (0, 0.999999),
+    "adam_epsilon": (0, math.inf),
+    "label_smoothing_factor": (0, 1),
+    "warmup_steps": (0, math.inf),
+    "logging_steps": (0, math.inf),
+    "eval_steps": (0, math.inf),
+    "save_steps": (0, math.inf),
+    "save_total_limit": (1, math.inf),
+    "num_candidates": (1, MANY),
+    "effective_share": (0, 1),
+    "num_gradients": (1, MANY),
+    "lengths": (-math.inf, math.inf),
+    "noise": (0, math.inf),
+    "score_prefixes": (1, math.inf),
+    "gradient_norm": (0, math.inf),
+    "num_samples": (1, MANY),
+    "risk_temperature": (0, math.inf),
+    "baseline_decay": (0, 1),
+}
+
+
+def check_ranges(config: Any) -> None:
+    """Every number of a configuration that is in the table is finite and within its bounds."""
+    for name, (least, greatest) in RANGES.items():
+        given = getattr(config, name, None)
+        for number in given if isinstance(given, (list, tuple)) else [given]:
+            if isinstance(number, (int, float)) and not (least <= number <= greatest and abs(number) < math.inf):
+                raise UserError(f"{name} must be {_allowed(least, greatest)}, got {number}")
+
+
+def _allowed(least: float, greatest: float) -> str:
+    if least == -math.inf:
+        return "a finite number"
+    return f"at least {least} and " + (f"at most {greatest:,}" if greatest < math.inf else "finite")
