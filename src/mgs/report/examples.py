@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mgs.experiments.measuring import CANDIDATES, CONTINUATIONS, read_json
 from mgs.experiments.study import Study
-from mgs.report.escape import printable
+from mgs.report.escape import marked_up
 
 NUM, LONGEST = 5, 400  # examples, and characters of each that are shown
 RULE = (
@@ -78,7 +77,7 @@ def written(continuation: Mapping[str, Any]) -> str:
 
 def shown(text: str) -> str:
     """As text: nothing a model wrote becomes HTML or Markdown, or moves a terminal's cursor."""
-    return "".join(f"\\{c}" if c in "\\`*_[]#|~" else c for c in html.escape(printable(text.strip()), quote=False))
+    return marked_up("".join(f"\\{c}" if c in "\\`*_[]#~" else c for c in text.strip()))
 
 
 #: Name → what writes it.
