@@ -18,8 +18,8 @@ from mgs.experiments.running import execute, is_done, records, run_all
 from mgs.experiments.study import Run, Study, slug
 from mgs.experiments.translation import translation, translation_grid
 from mgs.report.examples import PAGES
-from mgs.report.figures import FIGURES
 from mgs.report.study import latex, markdown, page
+from mgs.report.study_figures import FIGURES
 from mgs.training.config import option
 
 COMPLETION = {f.__name__: f for f in (completion, sampling, proposal, mixing, temperature, many, examples)}

@@ -54,7 +54,7 @@ class Study:
     paper: Mapping[str, Mapping[str, Figures]] = field(default_factory=dict)  # row → split → column → figure
     watched: int | None = None  # examples of `valid` that are decoded during training; None is as many as `examples`
     decoder: str | None = None  # that figures come from; None is the one each run was trained with
-    figures: Sequence[str] = ("progress",)  # drawn from logs and records, see `mgs.report.figures`
+    figures: Sequence[str] = ("progress",)  # drawn from logs and records, see `mgs.report.study_figures`
     note: str = ""  # what a reader of the table must know
 
     @property

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.running import described
 from mgs.experiments.study import Run, Study
-from mgs.report.figures import FIGURES, by_option
+from mgs.report.study_figures import FIGURES, by_option
 
 COST = {"MRT-LM": 9.0, "MRT-LM (gold)": 1.0, "MRT-LM (+MLE 0.3)": 7.0, "PG-LM": 6.0, "MRT-edit": 5.0, "MGS-LM": 4.0}
 
