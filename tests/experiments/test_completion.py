@@ -21,6 +21,7 @@ from mgs.training import METHODS
 
 FAST = {"max_steps": 2, "eval_steps": 2, "batch_tokens": 120, "eval_max_new_tokens": 8, "learning_rate": 0.01}
 FAST["context"] = 4
+QUICK = {"max_steps": 1, "save_strategy": "no", "keep_best": False, "batch_tokens": 120, "eval_max_new_tokens": 8}
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +79,9 @@ def carry_out(study, out):
 @pytest.mark.parametrize("name", COMPLETION)
 def test_every_study_runs_at_its_smallest(name, start, lines, shared, capsys):
     made = COMPLETION[name]("smoke", DataOptions(data=lines), start)
-    quick = {"max_steps": 1, "save_strategy": "no", "keep_best": False, "batch_tokens": 120, "eval_max_new_tokens": 8}
     rows = [row for row in made.rows if name != "mixing" or "LM" in row]  # for edit the same again
     made = chosen(made, rows)
-    study = replace(made, examples=2, runs=[replace(run, options={**run.options, **quick}) for run in made.runs])
+    study = replace(made, examples=2, runs=[replace(run, options={**run.options, **QUICK}) for run in made.runs])
     found = carry_out(study, shared)
     assert list(found) == [*study.rows, "Human"]
     for row, rows in found.items():
@@ -94,6 +94,17 @@ def test_every_study_runs_at_its_smallest(name, start, lines, shared, capsys):
     assert {Path(file).suffix for file in named} >= {".md", ".tex", ".json"}
     assert len(named) == 3 + len(study.figures)
     assert all((shared / file).stat().st_size for file in named)
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_the_other_scales_run_at_tiny_size(scale, start, lines, tmp_path):
+    """One row of each method, for an update: as at `smoke` but for the settings, which the next test checks for all."""
+    made = completion(scale, DataOptions(data=lines), start)
+    rows = ["MLE", "MGS-LM", "MRT-edit (+MLE 0.3)", "PG-LM (+MLE 0.1)"]
+    runs = [run for run in made.runs if run.row in rows and run.seed == 0]
+    runs = [replace(run, options={**run.options, **QUICK, "eval_steps": 1}) for run in runs]
+    found = carry_out(replace(made, runs=runs, examples=2, watched=1), tmp_path)
+    assert {row: record["updates"] for row, (record,) in found.items() if row != "Human"} == dict.fromkeys(rows, 1)
 
 
 def test_every_scale_has_settings_that_the_trainers_take(lines, tmp_path):
