@@ -37,15 +37,20 @@ def smooth(points: list[tuple[float, float]], num: int = 20) -> list[tuple[float
 
 
 def plot_study(study: Study, out: Path, file: Path) -> None:
-    """The first column on held-out data over updates, from scratch and from there; and of parameter search, how often
-    an MLE candidate has the highest weight, its share of all weight, and how much the weights differ."""
+    """The first column on held-out data over updates, from scratch and from there, or perplexity where a table has it
+    (nothing there starts from scratch); and of parameter search, how often an MLE candidate has the highest weight, its
+    share of all weight, and how much the weights differ."""
     from matplotlib.figure import Figure
 
     first = f"eval_{study.columns[0]}"
     runs = [next(run for run in study.runs if run.row == row) for row in study.rows]
+    anew = [run for run in runs if not run.start.startswith("@")]
+    later = [run for run in runs if run not in anew]
     panels = (
-        (first, f"validation {study.columns[0]}, from scratch", [r for r in runs if not r.start.startswith("@")]),
-        (first, f"validation {study.columns[0]}, from there", [r for r in runs if r.start.startswith("@")]),
+        ("eval_perplexity", "validation perplexity", later)
+        if "perplexity" in study.columns
+        else (first, f"validation {study.columns[0]}, from scratch", anew),
+        (first, f"validation {study.columns[0]}, from there", later),
         ("mle_won", "an MLE candidate has the highest weight", runs),
         ("mle_weight", "weight of MLE candidates", runs),
         ("weights_std", "deviation of weights", runs),
@@ -57,7 +62,7 @@ def plot_study(study: Study, out: Path, file: Path) -> None:
     for axes, (name, title, shown) in zip(places, panels, strict=True):
         for run in shown:
             points = curve(logs[run.row], name)
-            points = points if name == first else smooth(points)
+            points = points if name.startswith("eval_") else smooth(points)
             if points:
                 style = {"marker": "o", "markersize": 2, "color": colour(run.row, study.rows)}
                 (lines[run.row],) = axes.plot(*zip(*points, strict=True), **style)

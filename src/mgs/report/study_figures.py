@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mgs.experiments.completion import COSTS
 from mgs.experiments.running import records
 from mgs.experiments.study import Run, Study
 from mgs.report.progress import colour, curve, entries, plot_study, smooth
@@ -64,19 +65,21 @@ def over_mixing_share(study: Study, out: Path, file: Path) -> None:
     as a level."""
     figure, places = panels(2, "share of MLE", "")
     found = records(study, out)
-    for axes, cost in zip(places, ("lm", "edit"), strict=True):
+    for axes, (name, cost) in zip(places, COSTS.items(), strict=True):
         right = axes.twinx()
         for method, hue in (("mrt", "#d95f02"), ("pg", "#7b3294"), ("mgs", "#1f77b4")):
             for place, column, style in ((axes, cost, "-"), (right, "perplexity", "--")):
                 points = sorted(by_option(study, found, "mle_share", 0.0, method, column, cost).items())
                 if method == "mgs" and points:
-                    place.axhline(points[0][1], color=hue, linestyle=style, label=f"{method.upper()}-{cost}")
+                    place.axhline(points[0][1], color=hue, linestyle=style, label=f"{method.upper()}-{name}")
                 elif points:
                     shape = {"marker": "o", "markersize": 3, "color": hue, "linestyle": style}
-                    place.plot(*zip(*points, strict=True), label=f"{method.upper()}-{cost}", **shape)
+                    place.plot(*zip(*points, strict=True), label=f"{method.upper()}-{name}", **shape)
         axes.set_ylabel(f"validation {cost} (solid)")
         right.set_ylabel("perplexity (dashed)")
-        right.set_yscale("log")  # without MLE it may be anything
+        low, high = right.get_ylim()
+        if high > 3 * max(low, 1.0):  # without MLE it may be anything
+            right.set_yscale("log")
         legend(axes)
     figure.suptitle(study.title, fontsize=9)
     figure.savefig(file, dpi=150)
