@@ -17,6 +17,7 @@ from mgs.metrics import evaluate_completion, evaluate_translation, human_figures
 from mgs.models import load_model
 from mgs.report.tables import figures_table
 from mgs.training.config import option
+from mgs.training.outputs import output_lines, write_lines
 
 
 @dataclass
@@ -35,6 +36,7 @@ class EvaluateOptions:
     context: int = option(CONTEXT, "Tokens of each sequence that are given.")
     seed: int = option(0, "Names the noise of a sampling decoder.")
     json: str | None = option(None, "Also write the figures to this file.")
+    outputs: str | None = option(None, "Also write every output to this file, a JSON object a line.")
 
 
 def evaluate(argv: Sequence[str]) -> None:
@@ -59,6 +61,9 @@ def evaluate(argv: Sequence[str]) -> None:
     figures_table(rows, result.signature)
     if options.json:
         Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")
+    if options.outputs:
+        lines = output_lines(tokenizer, examples, result.hypotheses, None, len(examples))
+        write_lines(Path(options.outputs), lines)
 
 
 def default_scorer(models: ModelOptions, model: PreTrainedModel) -> PreTrainedModel | None:

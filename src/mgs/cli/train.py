@@ -14,9 +14,11 @@ from mgs.cli.arguments import Parser
 from mgs.costs import COST_NAMES
 from mgs.errors import UserError, unknown
 from mgs.experiments.inputs import DataOptions, ModelOptions, load_cost
+from mgs.report.card import CARD, model_card
 from mgs.report.tables import figures_table
 from mgs.training import METHODS, newest_checkpoint
 from mgs.training.config import option
+from mgs.training.outputs import RunRecord
 
 SUMMARY = "Train a model with {name}. Everything has a default; the same command with --resume goes on after a stop."
 
@@ -31,6 +33,9 @@ class RunOptions:
     eval_data: str | None = option(None, "Sequences to evaluate on (default: the validation split of --data).")
     eval_examples: int | None = option(
         None, "Prefixes an evaluation decodes, at most; 0 for all (default: 200; all for translation)."
+    )
+    outputs: int = option(
+        200, "Held-out outputs of the first and the last weights to keep for `mgs report`, at most; 0 for none."
     )
     resume: bool = option(False, "Go on from the newest checkpoint in --out; start if there is none.")
     overwrite: bool = option(False, "Start anew in a folder that holds an earlier run.")
@@ -69,7 +74,10 @@ def train(argv: Sequence[str]) -> None:
     train_data, eval_data = load_data(data, run, config, tokenizer, model)
     trainer = trainer_type(model, *cost, config, train_data, eval_dataset=eval_data, processing_class=tokenizer)
 
-    save_configuration(folder, models, data, run, config)
+    settings = save_configuration(folder, models, data, run, config)
+    split = "valid" if run.eval_data is None else Path(run.eval_data).name
+    record = RunRecord(folder, {"method": method, **settings}, split, run.outputs)
+    record.start(trainer, eval_data)
     trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
     if eval_data is not None:
@@ -78,6 +86,7 @@ def train(argv: Sequence[str]) -> None:
             trainer.figures(eval_data)  # the last evaluation, if any, was not that of the weights that were kept
         evaluation = trainer.last_evaluation
         figures_table({method.upper(): evaluation.figures}, evaluation.signature, "the final model")
+    (folder / CARD).write_text(model_card(record.end(trainer, eval_data), folder), encoding="utf-8")
     print(f"model, tokenizer and logs: {folder}")
 
 
@@ -100,11 +109,12 @@ def load_data(data: DataOptions, run: RunOptions, config: Any, tokenizer: Any, m
     return train_data, eval_data
 
 
-def save_configuration(folder: Path, *parts: Any) -> None:
+def save_configuration(folder: Path, *parts: Any) -> dict[str, Any]:
     """`mgs.yaml`: what this run was told and what it assumed, readable by --config."""
     resolved: dict[str, Any] = {}
     for part in parts:
         resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
     folder.mkdir(parents=True, exist_ok=True)
-    resolved.pop("resume", None)
-    (folder / "mgs.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True))
+    saved = {name: value for name, value in resolved.items() if name != "resume"}
+    (folder / "mgs.yaml").write_text(yaml.safe_dump(saved, sort_keys=True))
+    return resolved
