@@ -1,6 +1,6 @@
 import pytest
 
-from mgs.metrics import COLUMNS
+from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS
 from mgs.report.tables import HEADINGS, cell, figures_table, markdown_table
 
 ROWS = {
@@ -17,7 +17,7 @@ ROWS = {
 
 
 def test_every_column_of_an_evaluation_has_a_heading():
-    assert HEADINGS.keys() == COLUMNS.keys()
+    assert HEADINGS.keys() == COLUMNS.keys() | TRANSLATION_COLUMNS.keys()
 
 
 @pytest.mark.parametrize(
