@@ -7,6 +7,7 @@ import re
 import pytest
 
 from mgs.errors import UserError
+from mgs.experiments.paper import COMPLETION, paper_row
 from mgs.report.html import contents, embedded, report_page
 from mgs.report.runs import read_runs
 
@@ -124,3 +125,44 @@ def test_a_folder_of_runs_stands_for_them_and_equal_names_are_told_apart(tmp_pat
 def test_a_folder_without_a_run_is_a_mistake(tmp_path):
     with pytest.raises(UserError, match="no run in"):
         read_runs([tmp_path])
+
+
+def test_in_a_study_a_row_is_compared_with_the_run_it_goes_on_from(tmp_path):
+    mle = {"method": "mle", "cost": None, "start": "new:tiny", "data": {"data": "docs"}}
+    for name, settings in (("mgs-0", mle | {"method": "mgs", "cost": "lm", "start": mle}), ("mle-0", mle)):
+        folder = write_run(tmp_path / name)
+        record = json.loads((folder / "record.json").read_text())
+        del record["start"], record["human"]
+        record["settings"] = settings
+        record["figures"]["valid"]["lm"] = 100.0 if name == "mle-0" else 40.0
+        (folder / "record.json").write_text(json.dumps(record))
+    found = read_runs([tmp_path])
+    assert [run.name for run in found] == ["mle-0", "mgs-0"]
+    (table,) = contents(found)["tables"]
+    start, end = table["rows"]
+    assert start["cells"][0]["change"] is None
+    assert end["cells"][0]["change"]["text"] == "−60.0%"
+    assert (start["paper"], end["paper"]) == ("MLE", "MGS-LM")
+
+
+@pytest.mark.parametrize(
+    ("given", "row"),
+    [
+        (("mle", None, True), "MLE"),
+        (("mgs", "sbleu", True), "MGS-SBLEU"),
+        (("mgs", "sbleu", True, "valid", True), "MGS-SBLEU (train)"),
+        (("mrt", "edit", False), "MRT-edit (+MLE 0.3)"),
+        (("human", None, False), "Human"),
+        (("mgs", "mine.py:short", False), ""),
+        (("mgs", "lm", False, "test", True), ""),
+    ],
+)
+def test_the_papers_row_is_that_of_method_cost_and_start(given, row):
+    assert paper_row(*given)[0] == row
+
+
+def test_the_papers_figures_are_those_of_its_table():
+    assert COMPLETION["MGS-LM"]["nontermination"] == 0.012
+    assert COMPLETION["MLE"]["perplexity"] == 21.3
+    assert paper_row("mgs", "edit", True, "valid")[1]["edit"] == pytest.approx(0.4683)
+    assert all(set(figures) == set(COMPLETION["MLE"]) for row, figures in COMPLETION.items() if row != "Human")

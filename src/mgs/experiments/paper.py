@@ -23,15 +23,19 @@ COMPLETION: dict[str, dict[str, float]] = {
 } | {"Human": {"nontermination": 0.000, "repetition": 0.011, "length": 107.9}}
 
 
-def paper_row(method: str, cost: str | None, translates: bool, split: str = "test") -> tuple[str, Mapping[str, float]]:
-    """The row of the paper's table that a method and a cost have, and its figures; empty where there is none.
+def paper_row(
+    method: str, cost: str | None, translates: bool, split: str = "test", scratch: bool = False
+) -> tuple[str, Mapping[str, float]]:
+    """The row of the paper's table that a method and a cost have, and its figures; empty where there is none. All but
+    MLE go on from MLE, unless they start from `scratch`.
 
     >>> paper_row("mgs", "edit", translates=False)[0]
     'MGS-edit'
     """
     wanted = method if method in ("mle", "human") else f"{method}-{cost}"
     for row in TRANSLATION if translates else COMPLETION:
-        if row.split(" ")[0].lower() == wanted.lower():
+        anew = method == "mle" or row.endswith("(train)") == scratch
+        if row.split(" ")[0].lower() == wanted.lower() and anew:
             figures = TRANSLATION[row].get(split, TRANSLATION[row]["test"]) if translates else COMPLETION[row]
             return row, figures
     return "", {}

@@ -40,13 +40,15 @@ def table(split: str, signature: str, group: Sequence[RunFolder], runs: Sequence
     shown = columns_of({run.name: run.figures()[split] for run in group})
     started: list[Mapping[str, float]] = []
     for run in group:
-        start, end = run.figures("start").get(split, {}), run.figures()[split]
+        mle = paper_row("mle", None, run.translates, split)
+        start = run.figures("start").get(split, {})
         if start and start not in started:  # several runs may start from the same model
             started.append(start)
-            rows.append(row("start", None, start, {}, paper_row("mle", None, run.translates, split), {}, shown))
-        paper = paper_row(run.method, run.cost, run.translates, split)
-        paper_start = paper_row("mle", None, run.translates, split)[1] if run.method != "mle" else {}
-        rows.append(row(run.name, runs.index(run), end, start, paper, paper_start, shown))
+            rows.append(row("start", None, start, {}, mle, {}, shown))
+        start = start or next((other.figures()[split] for other in group if run.goes_on_from(other)), {})
+        paper = paper_row(run.method, run.cost, run.translates, split, run.from_scratch)
+        paper = ("", {}) if start and run.method == "mle" else paper  # which the paper lets nothing else come before
+        rows.append(row(run.name, runs.index(run), run.figures()[split], start, paper, mle[1], shown))
     human = next((run.record["human"][split] for run in group if split in run.record.get("human", {})), None)
     if human:
         rows.append(row("human", None, human, {}, paper_row("human", None, False), {}, shown))

@@ -32,7 +32,7 @@ def report_page(runs: Sequence[RunFolder], title: str = "") -> str:
     parts = {
         "policy": f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {digest(style)}; "
         f"script-src {digest(script)}; img-src data:",
-        "title": html.escape(title or ", ".join(run.name for run in runs)),
+        "title": html.escape(title or names(runs)),
         "style": style,
         "data": embedded(contents(runs)),
         "script": script,
@@ -40,6 +40,11 @@ def report_page(runs: Sequence[RunFolder], title: str = "") -> str:
     page = (PAGE / "page.html").read_text(encoding="utf-8")
     head, *pieces = page.split("{{")  # not one replacement after another: data may look like a place
     return head + "".join(parts[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces))
+
+
+def names(runs: Sequence[RunFolder], num: int = 4) -> str:
+    shown = ", ".join(run.name for run in runs[:num])
+    return shown + (f" and {len(runs) - num} more" if len(runs) > num else "")
 
 
 def contents(runs: Sequence[RunFolder]) -> dict[str, Any]:

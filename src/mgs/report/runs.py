@@ -14,6 +14,7 @@ from mgs.training.callbacks import LOG
 from mgs.training.outputs import OUTPUTS, PLACES, RECORD, read_json, read_lines
 
 YAML, SETTINGS = "mgs.yaml", "settings.json"
+KEYS = {"prefix", "target", "output", "ended", "length", "target_length", "repetition", "repeated"}
 PARTS = (RECORD, LOG, YAML, SETTINGS)
 
 
@@ -40,6 +41,15 @@ class RunFolder:
     def translates(self) -> bool:
         return self.settings.get("task", self.settings.get("data.task")) == "translation"
 
+    @property
+    def from_scratch(self) -> bool:
+        return str(self.settings.get("model", self.settings.get("start", ""))).startswith("new:")
+
+    def goes_on_from(self, other: RunFolder) -> bool:
+        """Whether a study let this one start where the other ended."""
+        start = {name[6:]: value for name, value in self.settings.items() if name.startswith("start.")}
+        return bool(start) and start == other.settings
+
     def evaluations(self) -> list[dict[str, Any]]:
         """The log's evaluations, without the prefix of their names."""
         evaluated = [entry for entry in self.log if any(name.startswith("eval_") for name in entry)]
@@ -57,15 +67,17 @@ class RunFolder:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunFolder]:
-    """Each folder's run, or the runs one level below it, under names that tell them apart."""
+    """Each folder's run, or the runs one level below it, under names that tell them apart; what others go on from is
+    first."""
     found: dict[Path, RunFolder] = {}
     for given in map(Path, folders):
         inside = [given] if is_run(given) else sorted(filter(is_run, given.glob("*")))
         if not inside:
             raise UserError(f"no run in {str(given)!r}: give a folder that `mgs train` or `mgs reproduce` wrote")
         found |= {folder.resolve(): read_run(folder) for folder in inside}
-    runs = list(found.values())
-    return [replace(run, name=name) for run, name in zip(runs, distinct_names(found), strict=True)]
+    names = distinct_names(found)
+    runs = [replace(run, name=name) for run, name in zip(found.values(), names, strict=True)]
+    return sorted(runs, key=lambda run: not any(other.goes_on_from(run) for other in runs))
 
 
 def is_run(folder: Path) -> bool:
@@ -75,6 +87,7 @@ def is_run(folder: Path) -> bool:
 def read_run(folder: Path) -> RunFolder:
     record = read_json(folder / RECORD)
     settings = record.get("settings") or read_json(folder / SETTINGS) or read_yaml(folder / YAML)
+    outputs = [line for line in read_lines(folder / OUTPUTS) if line.keys() >= KEYS]
     shown = {name: value for name, value in flat(settings) if name not in PLACES}
     return RunFolder(folder, folder.name, shown, record, read_lines(folder / LOG), read_lines(folder / OUTPUTS))
 

@@ -131,15 +131,16 @@ def repeated_tokens(token_ids: Sequence[int], n: int = NGRAM) -> list[bool]:
 def read_json(file: Path) -> dict[str, Any]:
     """What a file holds; nothing where it is missing or was cut off."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
     """Its lines; one that was cut off is left out."""
     found = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+    for line in file.read_text(encoding="utf-8", errors="replace").split("\n") if file.exists() else ():
         try:
             found.append(json.loads(line))
         except ValueError:

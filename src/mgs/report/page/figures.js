@@ -35,7 +35,7 @@ function figuresTable(table) {
     el("div", { class: "scroll" }, el("table", { class: "figures" },
       el("thead", {}, el("tr", {}, el("th", {}),
         table.columns.map((column) => el("th", { scope: "col", title: column.meaning }, column.heading)))),
-      el("tbody", {}, table.rows.map((row) => el("tr", { class: colour(row) },
+      el("tbody", {}, table.rows.map((row) => el("tr", { class: colour(row), "data-series": row.run },
         el("th", { scope: "row" }, el("span", { class: "dot" }), el("bdi", {}, row.label),
           row.cells.some((cell) => cell.change) && el("em", {}, "since the start"),
           row.paper && el("small", {}, `paper: ${row.paper}`)),

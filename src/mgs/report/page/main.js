@@ -5,18 +5,22 @@ const FIRST = ["method", "cost", "model", "start", "data", "decoder"];
 
 function settingsPanel() {
   const known = new Set(data.runs.flatMap((run) => Object.keys(run.settings)));
-  const names = [...new Set([...FIRST.filter((name) => known.has(name)), ...[...known].sort()])];
-  const differs = (name) => new Set(data.runs.map((run) => JSON.stringify(run.settings[name]))).size > 1;
+  const having = (name) => data.runs.filter((run) => name in run.settings);
+  const values = (name) => having(name).map((run) => JSON.stringify(run.settings[name]));
+  const differs = (name) => new Set(values(name)).size > 1;
+  const sorted = [...known].sort();
+  const names = [...new Set([...FIRST.filter((name) => known.has(name)), ...sorted.filter(differs), ...sorted])];
+  const kind = (name) => (differs(name) ? "differs" : values(name).length < data.runs.length ? "partly" : "alike");
   const about = [...new Set(data.runs.flatMap((run) => Object.keys(run.about)))];
-  const row = (name, values, other) => el("tr", { class: other ? "differs" : "alike" },
-    el("th", { scope: "row" }, name), values.map((value, i) => el("td", { "data-series": i }, shown(value))));
+  const row = (name, cells, how) => el("tr", { class: how },
+    el("th", { scope: "row" }, name), cells.map((value, i) => el("td", { "data-series": i }, shown(value))));
   const several = data.runs.length > 1;
   const table = el("table", { class: several ? "settings only" : "settings" },
     el("thead", {}, el("tr", {}, el("th", {}), data.runs.map((run, i) =>
       el("th", { scope: "col", "data-series": i, class: series[i].colour },
         el("span", { class: "dot" }), el("bdi", {}, run.name))))),
-    el("tbody", {}, about.map((name) => row(name, data.runs.map((run) => run.about[name]), true))),
-    el("tbody", {}, names.map((name) => row(name, data.runs.map((run) => run.settings[name]), differs(name)))));
+    el("tbody", {}, about.map((name) => row(name, data.runs.map((run) => run.about[name]), "about"))),
+    el("tbody", {}, names.map((name) => row(name, data.runs.map((run) => run.settings[name]), kind(name)))));
   const toggle = (event) => table.classList.toggle("only", event.target.checked);
   const only = several && el("label", { class: "chip only" },
     el("input", { type: "checkbox", id: "only", checked: true, onchange: toggle }), " only what differs");
