@@ -114,6 +114,13 @@ def test_a_run_that_has_not_ended_shows_what_there_is(run):
     assert data["lengths"] is None
 
 
+def test_lines_of_another_form_are_left_out(run):
+    with (run / "outputs.jsonl").open("ab") as file:
+        file.write(b'{"output": "alone"}\n\xff\xfe\n[]\n')
+    (run / "record.json").write_text("[]")
+    assert len(contents(read_runs([run]))["examples"]) == 30
+
+
 def test_a_folder_of_runs_stands_for_them_and_equal_names_are_told_apart(tmp_path):
     for seed in "01":
         write_run(tmp_path / f"seed{seed}" / "mgs")

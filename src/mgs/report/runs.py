@@ -89,7 +89,7 @@ def read_run(folder: Path) -> RunFolder:
     settings = record.get("settings") or read_json(folder / SETTINGS) or read_yaml(folder / YAML)
     outputs = [line for line in read_lines(folder / OUTPUTS) if line.keys() >= KEYS]
     shown = {name: value for name, value in flat(settings) if name not in PLACES}
-    return RunFolder(folder, folder.name, shown, record, read_lines(folder / LOG), read_lines(folder / OUTPUTS))
+    return RunFolder(folder, folder.name, shown, record, read_lines(folder / LOG), outputs)
 
 
 def read_yaml(file: Path) -> dict[str, Any]:

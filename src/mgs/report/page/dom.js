@@ -63,6 +63,6 @@ function number(value) {
   if (typeof value !== "number") return String(value);
   if (Number.isInteger(value)) return String(value).replace("-", "−");
   const size = Math.abs(value);
-  const text = size < 1e-3 || size >= 1e6 ? value.toExponential(1) : String(Number(value.toPrecision(4)));
-  return text.replace("-", "−");
+  const rounded = Number(value.toPrecision(4));
+  return (size < 1e-3 || size >= 1e6 ? rounded.toExponential() : String(rounded)).replace("-", "−");
 }

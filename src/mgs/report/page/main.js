@@ -1,6 +1,6 @@
 // Tabs, the comparison of settings, and putting it all on the page.
 
-const shown = (value) => (Array.isArray(value) ? value.map(number).join(", ") : number(value));
+const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value ?? "–")); // settings are not rounded
 const FIRST = ["method", "cost", "model", "start", "data", "decoder"];
 
 function settingsPanel() {
