@@ -42,6 +42,12 @@ def test_a_title_is_text_and_places_in_it_are_not_filled(run):
     assert "<title>&lt;i&gt;{{data}}&lt;/i&gt;</title>" in page
 
 
+def test_many_names_make_a_short_title(tmp_path):
+    runs = read_runs([write_run(tmp_path / f"a-rather-long-name-{i}") for i in range(5)])
+    assert "<title>a-rather-long-name-0 and 4 more</title>" in report_page(runs)
+    assert "<title>a-rather-long-name-0, a-rather-long-name-1</title>" in report_page(runs[:2])
+
+
 def test_infinities_are_left_out_of_json():
     assert json.loads(embedded([math.inf, math.nan, {"a": (1.0,)}])) == [None, None, {"a": [1.0]}]
 
@@ -74,7 +80,17 @@ def test_curves_begin_with_the_start_and_overlay_runs(runs):
     assert [line["series"] for line in cost] == [0, 1]
     assert cost[0]["points"] == [[0, 80.0], [2, 60.0], [4, 40.0]]
     assert panels["Effective sample size"]["lines"][0]["points"][-1] == [4, 2.0]
+    assert "Held-out repetition" not in panels  # which only the start has
     assert {"Held-out perplexity", "Weight of MLE candidates", "Cost of the best candidate"} <= set(panels)
+
+
+def test_long_curves_of_updates_are_means_of_stretches_and_say_so(run):
+    lines = [json.dumps({"step": step, "effective": float(step % 2)}) for step in range(1, 401)]
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    panels = {panel["title"]: panel for panel in contents(read_runs([run]))["curves"]}
+    shown = panels["Effective sample size"]
+    assert shown["note"].endswith("means of 5 updates")
+    assert shown["lines"][0]["points"][:2] == [[5, 0.6], [10, 0.4]]
 
 
 def test_runs_of_different_costs_have_panels_of_their_own(run, tmp_path):

@@ -130,7 +130,7 @@ def test_a_chart_says_what_is_under_the_pointer(run, open_page):
         "(b => [b.left, b.right, b.top + 50])(document.querySelector('.stage svg').getBoundingClientRect())"
     )
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[1] - 15, y=box[2])
-    assert browser.run("document.querySelector('.tip').innerText").split() == ["4", "update", "run", "40"]
+    assert browser.run("document.querySelector('.tip').innerText").split() == ["update", "4", "run", "40"]
 
 
 @pytest.mark.parametrize("hash", ["#figures", "#curves", "#texts", "#settings"])

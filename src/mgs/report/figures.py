@@ -110,14 +110,17 @@ def curves(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
         lines = [(runs.index(run), watched_curve(run, name)) for run in some]
         panels.append(panel(title, meanings_of(runs).get(name, "what training minimises"), lines))
     for name, (title, note) in UPDATES.items():
-        lines = [(i, smooth(curve(run.log, name), POINTS)) for i, run in enumerate(runs)]
-        panels.append(panel(title, note, lines))
+        found = [curve(run.log, name) for run in runs]
+        stretch = -(-max(map(len, found)) // POINTS)
+        note += f"; means of {stretch} updates" if stretch > 1 else ""
+        panels.append(panel(title, note, [(i, smooth(points, POINTS)) for i, points in enumerate(found)]))
     return [panel for panel in panels if panel["lines"]]
 
 
 def watched_curve(run: RunFolder, name: str) -> list[tuple[float, float]]:
-    start = [figures[name] for figures in run.figures("start").values() if name in figures][:1]
-    return [(0, value) for value in start] + curve(run.evaluations(), name)
+    later = curve(run.evaluations(), name)
+    start = [(0, figures[name]) for figures in run.figures("start").values() if name in figures][:1]
+    return [*start, *later] if later else []
 
 
 def panel(title: str, note: str, lines: Sequence[tuple[int, Sequence[tuple[float, float]]]]) -> dict[str, Any]:

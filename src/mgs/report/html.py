@@ -42,9 +42,10 @@ def report_page(runs: Sequence[RunFolder], title: str = "") -> str:
     return head + "".join(parts[name] + rest for name, _, rest in (piece.partition("}}") for piece in pieces))
 
 
-def names(runs: Sequence[RunFolder], num: int = 4) -> str:
-    shown = ", ".join(run.name for run in runs[:num])
-    return shown + (f" and {len(runs) - num} more" if len(runs) > num else "")
+def names(runs: Sequence[RunFolder], limit: int = 70) -> str:
+    """All, or the first and how many more."""
+    shown = ", ".join(run.name for run in runs)
+    return shown if len(runs) == 1 or len(shown) <= limit else f"{runs[0].name} and {len(runs) - 1} more"
 
 
 def contents(runs: Sequence[RunFolder]) -> dict[str, Any]:

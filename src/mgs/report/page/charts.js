@@ -88,11 +88,12 @@ function follow(panel, drawing, tip, rule, x, range) {
     rule.setAttribute("x1", x(found.place));
     rule.setAttribute("x2", x(found.place));
     rule.classList.remove("off");
-    tip.replaceChildren(el("b", {}, `${number(found.place)} ${panel.x}`), ...found.rows.map((row) =>
+    tip.replaceChildren(el("b", {}, `${panel.x} ${number(found.place)}`), ...found.rows.map((row) =>
       el("span", { class: row.colour },
         el("span", { class: "dot" }), el("bdi", {}, row.name), el("i", {}, number(row.value)))));
     tip.hidden = false;
-    tip.style.left = `${Math.max(0, Math.min(x(found.place) + 10, box.width - tip.offsetWidth))}px`;
+    const beside = share < 0.5 ? x(found.place) + 12 : x(found.place) - 12 - tip.offsetWidth;
+    tip.style.left = `${Math.max(0, Math.min(beside, box.width - tip.offsetWidth))}px`;
   });
   drawing.addEventListener("pointerleave", () => {
     tip.hidden = true;

@@ -18,8 +18,9 @@ const el = (name, attributes = {}, ...children) => fill(document.createElement(n
 const svg = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 
 // Everyone who has a colour: the runs, then the starts, then people. Charts and texts refer to places in this list.
+// After eight runs colours come again, dashed.
 const series = [
-  ...data.runs.map((run, i) => ({ name: run.name, colour: `c${i % 8}` })),
+  ...data.runs.map((run, i) => ({ name: run.name, colour: `c${i % 8}${i % 16 < 8 ? "" : " again"}` })),
   ...data.voices.filter((voice) => voice.run === null).map((voice) => ({ name: voice.name, colour: "start" })),
   { name: "human", colour: "human" },
 ];

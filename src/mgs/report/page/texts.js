@@ -38,9 +38,11 @@ function said(index, name, text, places, notes) {
     el("div", {}, body, more));
 }
 
+const tokens = (length) => `${length} ${length === 1 ? "token" : "tokens"}`;
+
 function outputRow(output) {
   const share = output.repetition ?? 0;
-  const notes = [`${output.length} tokens`, ...(share > 0 ? [`${Math.round(100 * share)}% repeated`] : [])];
+  const notes = [tokens(output.length), ...(share > 0 ? [`${Math.round(100 * share)}% repeated`] : [])];
   const row = said(seriesOf(output.voice), data.voices[output.voice].name, output.text, output.repeated, notes);
   const end = output.ended ? el("span", { class: "end" }, " ⟨eos⟩") : el("span", { class: "endless" }, " →\u00a0∞");
   row.querySelector(".said").append(end);
@@ -48,7 +50,7 @@ function outputRow(output) {
 }
 
 function exampleCard(example) {
-  const human = said(HUMAN, "human", example.target, [], [`${example.length} tokens`]);
+  const human = said(HUMAN, "human", example.target, [], [tokens(example.length)]);
   return el("article", { class: "card example" },
     el("p", { class: "prefix", dir: "auto" }, example.prefix.trim(), data.task === "translation" ? null : " …"),
     human, example.outputs.map(outputRow));
