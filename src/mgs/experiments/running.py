@@ -22,10 +22,12 @@ from mgs.experiments.inputs import ModelOptions
 from mgs.experiments.study import Run, Study
 from mgs.metrics import Evaluation
 from mgs.training import METHODS
+from mgs.training.outputs import OUTPUTS, RECORD, output_lines, write_lines
 
-SETTINGS, RECORD, OUTPUT = "settings.json", "record.json", "output.txt"
+SETTINGS, OUTPUT = "settings.json", "output.txt"
 #: For every run: nothing but what the study says goes to other places.
 PLUMBING: dict[str, Any] = {"report_to": "none", "save_total_limit": 1}
+NUM_OUTPUTS = 200  # kept of each run, to look at
 Say = Callable[[str], object]
 
 
@@ -67,11 +69,14 @@ def execute(study: Study, run: Run, out: Path, progress: bool = True) -> None:
         seconds = round(time.monotonic() - began, 1)
         record = {"settings": described(study, run), "updates": trainer.state.global_step, "seconds": seconds}
     for split in study.splits:
-        trainer.figures(examples(split, study.examples))
+        data = examples(split, study.examples)
+        trainer.figures(data)
         evaluation: Evaluation = trainer.last_evaluation
         record.setdefault("figures", {})[split] = evaluation.figures
         record.setdefault("signatures", {})[split] = evaluation.signature
         record.setdefault("continuations", {})[split] = evaluation.hypotheses[:20]
+    lines = output_lines(trainer.processing_class, data, evaluation.hypotheses, record["updates"], NUM_OUTPUTS)
+    write_lines(folder / OUTPUTS, lines)  # of the last split
     _write(folder / RECORD, record)
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
