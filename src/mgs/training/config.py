@@ -25,7 +25,10 @@ SCORES = ("bleu", "sbleu", "meteor", "chrf")
 #: Options of the library that belong into every resolved configuration.
 ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 #: Options of ours that `--help` leaves to `--help-all`.
-RARE = ("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns")
+RARE = (
+    *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
+    *("save_total_limit", "log_base", "stratified"),
+)
 NONFINITE = ("stop", "skip")
 
 
