@@ -246,7 +246,7 @@ def test_continuations_and_candidates_are_kept(table, done):
     kept = json.loads((done / "mgs-lm-0" / "continuations.json").read_text())["valid"]
     assert len(kept) == 3
     assert all((0 < entry["length"] <= 8 and entry["ended"] == (entry["length"] < 8)) or True for entry in kept)
-    first, second = json.loads((done / "mgs-lm-0" / "candidates.json").read_text())
+    first, second = json.loads((done / "mgs-lm-0" / "candidates.json").read_text())["candidates"]
     assert (first["component"], second["component"]) == ("mle", "zero")
     assert [e["prefix"] for e in first["continuations"]] == [e["prefix"] for e in second["continuations"]]
     assert first["cost"] != second["cost"]

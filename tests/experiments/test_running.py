@@ -13,6 +13,8 @@ from mgs.experiments.inputs import DataOptions
 from mgs.experiments.paper import TRANSLATION as PAPER
 from mgs.experiments.study import Run, Study, seeded, slug
 from mgs.experiments.translation import translation, translation_grid
+from mgs.report.html import contents
+from mgs.report.runs import read_runs
 from mgs.report.study import latex, markdown, page
 
 WORDS = [("rot", "red"), ("grün", "green"), ("haus", "house"), ("baum", "tree"), ("hund", "dog")]
@@ -53,6 +55,14 @@ def test_every_run_has_figures_of_every_split_and_no_checkpoints_are_left(study,
         assert record["updates"] == 2
         assert 0 <= record["figures"]["test"]["bleu"] <= 100
     assert not list(done.glob("*/checkpoint-*"))
+
+
+def test_a_studys_folder_makes_a_page_of_its_runs_side_by_side(study, done):
+    data = contents(read_runs([done]))
+    assert [voice["name"] for voice in data["voices"]] == ["mle-0", "mgs-edit-0", "mgs-edit-1"]
+    assert all(len(example["outputs"]) == 3 for example in data["examples"])
+    assert {table["split"] for table in data["tables"]} == {"valid", "test"}
+    assert all(table["rows"][1]["cells"][-1]["change"] for table in data["tables"])  # since MLE
 
 
 def test_what_is_done_is_not_done_again_and_what_has_changed_is(study, done, monkeypatch):

@@ -45,7 +45,7 @@ def test_candidates_are_shown_where_they_tell_most(study, tmp_path):
     both = [
         {"component": c, "cost": v, "continuations": e} for c, v, e in (("mle", 137.84, one), ("zero", 51.2, other))
     ]
-    (tmp_path / "mgs-lm-0" / "candidates.json").write_text(json.dumps(both))
+    (tmp_path / "mgs-lm-0" / "candidates.json").write_text(json.dumps({"candidates": both}))
     page = candidates(study, tmp_path)
     assert "- **mle**, cost 137.8: c → ∞" in page
     assert "- **zero**, cost 51.2: c ⟨eos⟩" in page

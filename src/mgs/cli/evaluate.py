@@ -19,6 +19,7 @@ from mgs.metrics import evaluate_completion, evaluate_translation, human_figures
 from mgs.models import load_model, vocabulary, window
 from mgs.report.tables import figures_table
 from mgs.training.config import option
+from mgs.training.outputs import output_lines, write_lines
 
 
 @dataclass
@@ -37,6 +38,7 @@ class EvaluateOptions:
     context: int = option(CONTEXT, "Tokens of each sequence that are given.")
     seed: int = option(0, "Names the noise of a sampling decoder.")
     json: str | None = option(None, "Also write the figures to this file.")
+    outputs: str | None = option(None, "Also write every output to this file, a JSON object a line.")
 
     def __post_init__(self) -> None:
         at_least(0, examples=self.examples)
@@ -71,6 +73,9 @@ def evaluate(argv: Sequence[str]) -> None:
     figures_table(rows, result.signature)
     if options.json:
         Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")
+    if options.outputs:
+        lines = output_lines(tokenizer, examples, result.hypotheses, None, len(examples))
+        write_lines(Path(options.outputs), lines)
 
 
 def check_scorer(scorer: PreTrainedModel | None, model: PreTrainedModel, longest: int) -> None:

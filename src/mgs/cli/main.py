@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": ("mgs.cli.evaluate", "decode held-out prefixes and print the table of figures"),
     "generate": ("mgs.cli.generate", "continue prefixes"),
     "reproduce": ("mgs.cli.reproduce", "the runs of a table of the paper, and the table: mgs reproduce NAME [options]"),
+    "report": ("mgs.cli.report", "one HTML page about runs: figures, curves, outputs before and after"),
     "bench": ("mgs.cli.bench", "time updates on this machine: candidates one by one, as one batch, decoding alone"),
     "data": ("mgs.cli.data", "show what a file becomes: pairs, lengths, human figures"),
 }

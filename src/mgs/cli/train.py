@@ -17,12 +17,14 @@ from mgs.costs import COST_NAMES
 from mgs.errors import UserError, at_least, first_line, unknown
 from mgs.experiments.inputs import DataOptions, ModelOptions, load_cost
 from mgs.ranks import Ranks
+from mgs.report.card import CARD, model_card
 from mgs.report.escape import printable
 from mgs.report.tables import figures_table
 from mgs.training import METHODS
 from mgs.training.callbacks import LOG
 from mgs.training.checkpoints import checkpoints, replace_text
 from mgs.training.config import option
+from mgs.training.outputs import RunRecord
 
 SUMMARY = "Train a model with {name}. Everything has a default; the same command with --resume goes on after a stop."
 
@@ -37,6 +39,9 @@ class RunOptions:
     eval_data: str | None = option(None, "Sequences to evaluate on (default: the validation split of --data).")
     eval_examples: int | None = option(
         None, "Prefixes an evaluation decodes, at most; 0 for all (default: 200; all for translation)."
+    )
+    outputs: int = option(
+        200, "Held-out outputs of the first and the last weights to keep for `mgs report`, at most; 0 for none."
     )
     resume: bool = option(False, "Go on from the newest checkpoint in --out; start if there is none.")
     overwrite: bool = option(False, "Start anew in a folder that holds an earlier run.")
@@ -77,9 +82,12 @@ def train(argv: Sequence[str]) -> None:
     run.settle(data.translates)
     cost = () if method == "mle" else (given or run.cost,)
     train_data, eval_data = load_data(data, run, config, tokenizer, model)
+    split = "valid" if run.eval_data is None else Path(run.eval_data).name
     with tidied(folder, config):
         trainer = make_trainer(trainer_type, model, *cost, config, train_data, eval_data, tokenizer)
-        ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
+        settings = ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
+        record = RunRecord(folder, {"method": method, **settings}, split, run.outputs)
+        ranks.from_first(lambda: record.start(trainer, eval_data))
         trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
     if not ranks.first:
@@ -90,6 +98,7 @@ def train(argv: Sequence[str]) -> None:
             trainer.figures(eval_data)  # the last evaluation, if any, was not that of the weights that were kept
         evaluation = trainer.last_evaluation
         figures_table({method.upper(): evaluation.figures}, evaluation.signature, "the final model")
+    (folder / CARD).write_text(model_card(record.end(trainer, eval_data), folder), encoding="utf-8")
     print(f"model, tokenizer and logs: {printable(folder)}")
 
 
@@ -145,12 +154,12 @@ def load_data(data: DataOptions, run: RunOptions, config: Any, tokenizer: Any, m
     return train_data, eval_data
 
 
-def save_configuration(folder: Path, *parts: Any) -> None:
+def save_configuration(folder: Path, *parts: Any) -> dict[str, Any]:
     """`mgs.yaml`: what this run was told and what it assumed, readable by --config."""
     resolved: dict[str, Any] = {}
     for part in parts:
         resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("resume", *FLAGS_ONLY):
-        resolved.pop(name, None)
-    replace_text(folder / "mgs.yaml", yaml.safe_dump(resolved, sort_keys=True))
+    saved = {name: value for name, value in resolved.items() if name not in ("resume", *FLAGS_ONLY)}
+    replace_text(folder / "mgs.yaml", yaml.safe_dump(saved, sort_keys=True))
+    return resolved

@@ -6,7 +6,6 @@ starts from no other, fine-tuning by MLE, is scored by what it ended with: the o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,11 @@ from mgs.methods import MGS, Key
 from mgs.metrics import Evaluation, human_figures, texts
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.search import Proposal
+from mgs.training.outputs import OUTPUTS, RECORD, output_lines, read_json, write_json, write_lines
 from mgs.types import Text
 
-RECORD, CONTINUATIONS, CANDIDATES = "record.json", "continuations.json", "candidates.json"
+CONTINUATIONS, CANDIDATES = "continuations.json", "candidates.json"
+NUM_OUTPUTS = 200  # of the last split, for the page
 Examples = Callable[[str, int | None], Completions]
 
 
@@ -31,7 +32,7 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
     folder, before = out / run.name, study.before(run)
     splits = [split for split in study.splits if study.key(split) not in record.get("figures", {})]
     if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
-        write_json(folder / CANDIDATES, candidate_texts(trainer, record["updates"]))
+        write_json(folder / CANDIDATES, {"candidates": candidate_texts(trainer, record["updates"])})
     if run.method == "mle" and not study.data.translates:
         trainer.scorer = ModelOptions(str(out / (before or run).name)).load()[0].eval()
     trainer.args.decoder = study.decoder or trainer.args.decoder
@@ -48,6 +49,8 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
         prefixes = texts(trainer.processing_class, [example.prefix for example in data])
         decoded[key] = [described(p, text) for p, text in zip(prefixes, evaluation.hypotheses, strict=True)]
         write_json(folder / CONTINUATIONS, decoded)
+        lines = output_lines(trainer.processing_class, data, evaluation.hypotheses, record["updates"], NUM_OUTPUTS)
+        write_lines(folder / OUTPUTS, lines)
         write_json(folder / RECORD, record)
 
 
@@ -79,18 +82,3 @@ def candidate_texts(trainer: Any, step: int) -> list[dict[str, Any]]:
         lines = [described(prefix, text) for prefix, text in zip(prefixes, decoded, strict=True)]
         found.append({"component": component, "cost": cost, "continuations": lines})
     return found
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """What a file holds; nothing where it is absent or was cut off."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-
-
-def write_json(file: Path, content: Any) -> None:
-    """Whole or not at all."""
-    aside = file.with_suffix(".part")
-    aside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    aside.replace(file)

@@ -128,3 +128,27 @@ PAPER: dict[str, Table] = {
     "mixing": MIXING,
     "temperature": {"MGS-LM": MIXING["MGS-LM"]},
 }
+
+#: The main table as a page has it, whose tables know one LM column.
+COMPLETION = {
+    row: {"lm" if column == "lm_with_prefix" else column: figure for column, figure in splits["test"].items()}
+    for row, splits in MAIN.items()
+}
+
+
+def paper_row(
+    method: str, cost: str | None, translates: bool, split: str = "test", scratch: bool = False
+) -> tuple[str, Mapping[str, float]]:
+    """The row of the paper's table that a method and a cost have, and its figures; empty where there is none. All but
+    MLE go on from MLE, unless they start from `scratch`.
+
+    >>> paper_row("mgs", "edit", translates=False)[0]
+    'MGS-edit'
+    """
+    wanted = method if method in ("mle", "human") else f"{method}-{cost}"
+    for row in TRANSLATION if translates else COMPLETION:
+        anew = method == "mle" or row.endswith("(train)") == scratch
+        if row.split(" ")[0].lower() == wanted.lower() and anew:
+            figures = TRANSLATION[row].get(split, TRANSLATION[row]["test"]) if translates else COMPLETION[row]
+            return row, figures
+    return "", {}

@@ -21,11 +21,12 @@ from transformers import set_seed
 from mgs.data import Completions
 from mgs.errors import UserError
 from mgs.experiments.inputs import ModelOptions
-from mgs.experiments.measuring import RECORD, Examples, measure, read_json, write_json
+from mgs.experiments.measuring import Examples, measure
 from mgs.experiments.stopwatch import Stopwatch
 from mgs.experiments.study import Run, Study
 from mgs.models import load_model
 from mgs.training import METHODS
+from mgs.training.outputs import RECORD, read_json, write_json
 
 SETTINGS, OUTPUT = "settings.json", "output.txt"
 HUMAN = "Human"  # a row that is no run

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -15,17 +17,22 @@ from mgs.errors import NonFinite
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
+from mgs.methods.risk import risk_gradient
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
 
 SPLITS = ("order", "length")
+GUIDES = ("mle", "risk")
 
 
 @dataclass
 class MGS(Stateless):
     """Minimises `task` by parameter search.
+
+    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, or the expected cost of
+    `num_samples` samples a row, or both.
 
     `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of its own: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
@@ -36,6 +43,8 @@ class MGS(Stateless):
     form: ProposalForm = field(default_factory=ProposalForm)
     num_candidates: int = 4
     temperature: Temperature = field(default_factory=Temperature)
+    guides: Sequence[str] = ("mle",)
+    num_samples: int = 4
     num_gradients: int = 1
     split: str = "order"
     score_prefixes: int | None = None
@@ -58,9 +67,12 @@ class MGS(Stateless):
         costs = self._costs(model, proposal, scored, key)  # lines 6 and 7
         base_cost = costs.pop() if self.log_base else None
         update = mgs_update(proposal, costs, self.temperature, base_cost)  # lines 8 and 9
-        log = update.log() | {
+        each = len(gradients) // len(self.guides)
+        by_guide = {guide: losses[i * each : (i + 1) * each] for i, guide in enumerate(self.guides)}
+        log = update.log() | {f"{guide}_loss": sum(part) / len(part) for guide, part in by_guide.items()}
+        log |= {
             "gradient_norm": norm(gradients[0]),
-            "mle_loss": sum(losses) / len(losses),
+            "guides": [guide for guide in self.guides for _ in range(each)],  # of each gradient
             "num_scored": len(scored),
             "max_target": batch.max_target,
             "target_lengths": [len(target) for target in batch.targets],
@@ -69,25 +81,28 @@ class MGS(Stateless):
         return Outcome(descent, update.base_cost if update.base_cost is not None else min(update.costs), log)
 
     def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[float]]:
-        """g_j = −∇L_MLE of each part of the batch, clipped. The same on every rank: by the same computation, or, with
-        `shard_data`, as the mean of what they make of their rows."""
+        """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, −∇ of the expected cost. The same on
+        every rank: by the same computation, or, with `shard_data`, as the mean of what they make of their rows."""
         model.train()
         over = self.ranks if self.shard_data else ALONE
         if over.size > 1:
             torch.manual_seed(key.number("share", over.rank))  # of the dropout
         gradients, losses = [], []
-        cut = parts(batch, self.num_gradients, self.split)
-        for part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
+        cut = [(guide, part) for guide in self.guides for part in parts(batch, self.num_gradients, self.split)]
+        for guide, part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             mine = part.share(over.share(len(part)))
-            whole = averaged(over, mine, lambda mine=mine: self._gradient(model, mine))  # type: ignore[misc]
+            whole = averaged(over, mine, partial(self._gradient, model, mine, guide, key))
             if not math.isfinite(norm(whole.gradient)):
-                raise NonFinite(f"the MLE gradient of update {key.step + 1} is not finite")
+                raise NonFinite(f"the {guide.upper()} gradient of update {key.step + 1} is not finite")
             ascent = dict(zip(whole.gradient, torch._foreach_neg(list(whole.gradient.values())), strict=True))
             gradients.append(clipped(ascent, self.max_gradient_norm))
             losses.append(whole.loss)
         return gradients, losses
 
-    def _gradient(self, model: nn.Module, batch: Batch) -> Outcome:
+    def _gradient(self, model: nn.Module, batch: Batch, guide: str, key: Key) -> Outcome:
+        if guide == "risk":
+            gradient, loss = risk_gradient(self.task, model, batch, self.num_samples, key, self.bf16)
+            return Outcome(gradient, loss, weight=len(batch))
         gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(gradient, loss, weight=num_scored(batch))
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mgs.experiments.measuring import CANDIDATES, CONTINUATIONS, read_json
+from mgs.experiments.measuring import CANDIDATES, CONTINUATIONS
 from mgs.experiments.study import Study
 from mgs.report.escape import marked_up
+from mgs.training.outputs import read_json
 
 NUM, LONGEST = 5, 400  # examples, and characters of each that are shown
 RULE = (
@@ -52,7 +53,7 @@ def candidates(study: Study, out: Path) -> str:
     lines = ["# Examples of candidates", "", CANDIDATE_RULE, ""]
     for row in study.rows:
         run = next(run for run in study.runs if run.row == row)
-        found: Any = read_json(out / run.name / CANDIDATES)
+        found = read_json(out / run.name / CANDIDATES).get("candidates", [])
         if len(found) == 2:
             i = telling(*(candidate["continuations"] for candidate in found))
             lines += [f"**{row}.** Prefix: {shown(found[0]['continuations'][i]['prefix'])}", ""]

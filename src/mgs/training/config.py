@@ -15,7 +15,7 @@ from transformers.training_args import trainer_log_levels
 
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
-from mgs.methods.mgs import SPLITS
+from mgs.methods.mgs import GUIDES, SPLITS
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
 from mgs.training.ranges import check_ranges
@@ -25,7 +25,10 @@ SCORES = ("bleu", "sbleu", "meteor", "chrf")
 #: Options of the library that belong into every resolved configuration.
 ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 #: Options of ours that `--help` leaves to `--help-all`.
-RARE = ("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns")
+RARE = (
+    *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
+    *("save_total_limit", "log_base", "stratified"),
+)
 NONFINITE = ("stop", "skip")
 
 
@@ -158,6 +161,8 @@ class MGSConfig(SequenceConfig):
     effective_share: float = option(0.5, "With temperature auto: effective sample size as a share of the candidates.")
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
+    guides: list[str] = option(["mle"], "What the other centres are gradients of: mle, risk (expected cost), or both.")
+    num_samples: int = option(4, "With the guide risk: samples of each prefix.")
     num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
     split: str = option("order", "How the batch is cut into those parts: order (as drawn) or length (of targets).")
     lengths: list[float] = option([1.0], "Lengths at which each gradient is a centre.")
@@ -179,6 +184,11 @@ class MGSConfig(SequenceConfig):
             raise UserError(f"num_candidates must be at least 1, got {self.num_candidates}")
         self.proposal_form()
         self.search_temperature()
+        for guide in self.guides:
+            if guide not in GUIDES:
+                raise unknown("guide", guide, GUIDES)
+        if not self.guides or len(set(self.guides)) < len(self.guides):
+            raise UserError(f"guides must be one or more of {', '.join(GUIDES)}, each once, got {self.guides}")
         if self.split not in SPLITS:
             raise unknown("split", self.split, SPLITS)
 

@@ -1,0 +1,77 @@
+// Figures: headline tiles, tables with the paper's figures below ours, and what was measured when.
+
+const BETTER = { 1: "good", "-1": "bad", 0: "same" };
+
+// Before and after, for each figure of the first table that has both; only where there is one run to tell of.
+function tiles() {
+  const [table] = data.tables;
+  const rows = table ? table.rows.filter((row) => row.run !== null) : [];
+  if (rows.length !== 1) return null;
+  const shown = table.columns.map((column, i) => ({ ...column, ...rows[0].cells[i] }))
+    .filter((cell) => cell.before !== null && cell.name !== "lm_with_prefix"); // `lm` and a constant
+  if (!shown.length) return null;
+  return el("div", { class: "tiles" }, shown.map((cell) =>
+    el("div", { class: "card tile", title: cell.meaning },
+      el("span", { class: "what" }, cell.heading),
+      el("span", { class: "value" }, cell.value),
+      el("span", { class: "was" }, `from ${cell.before} `,
+        cell.change && el("em", { class: BETTER[cell.change.better] }, cell.change.text)))));
+}
+
+function figureCell(cell) {
+  return el("td", {},
+    el("span", { class: "value" }, cell.value),
+    cell.change && el("em", { class: BETTER[cell.change.better] }, cell.change.text),
+    cell.paper !== null && el("small", {}, cell.paper),
+    cell.paper_change && el("small", {}, cell.paper_change.text));
+}
+
+function figuresTable(table) {
+  const colour = (row) => (row.run !== null ? series[row.run].colour : row.label === "human" ? "human" : "start");
+  const paper = table.rows.some((row) => row.paper);
+  const setting = data.task === "translation" ? "IWSLT’14 German–English" : "GPT-2 117M, WikiText-103 test";
+  return el("section", { class: "card" },
+    el("h2", {}, "Figures ", el("span", {}, table.split)),
+    el("div", { class: "scroll" }, el("table", { class: "figures" },
+      el("thead", {}, el("tr", {}, el("th", {}),
+        table.columns.map((column) => el("th", { scope: "col", title: column.meaning }, column.heading)))),
+      el("tbody", {}, table.rows.map((row) => el("tr", { class: colour(row), "data-series": row.run },
+        el("th", { scope: "row" }, el("span", { class: "dot" }), el("bdi", {}, row.label),
+          row.cells.some((cell) => cell.change) && el("em", {}, "since the start"),
+          row.paper && el("small", {}, `paper: ${row.paper}`)),
+        row.cells.map(figureCell)))))),
+    paper && el("p", { class: "note" }, `Below ours, the paper’s figures and their change since MLE: ${setting}. `,
+      "Its model and data are others: compare changes, not values."),
+    el("pre", { class: "signature" }, table.signature));
+}
+
+function evaluationsTable(run, index) {
+  const names = [...new Set(run.evaluations.flatMap(Object.keys))].filter((name) => name !== "step");
+  return el("details", { class: "card", "data-series": index },
+    el("summary", {}, el("span", { class: `dot ${series[index].colour}` }), el("bdi", {}, run.name),
+      `: ${run.evaluations.length} ${run.evaluations.length === 1 ? "evaluation" : "evaluations"}`),
+    el("div", { class: "scroll" }, el("table", {},
+      el("thead", {}, el("tr", {}, el("th", {}, "update"), names.map((name) => el("th", {}, name)))),
+      el("tbody", {}, run.evaluations.map((entry) =>
+        el("tr", {}, el("th", {}, number(entry.step)), names.map((name) => el("td", {}, number(entry[name])))))))));
+}
+
+function figuresPanel() {
+  const lengths = data.lengths && {
+    ...data.lengths, lines: data.lengths.lines.map((line) => ({ ...line, series: seriesOf(line.voice) })),
+  };
+  const measured = data.runs.flatMap((run, i) => (run.evaluations.length ? [evaluationsTable(run, i)] : []));
+  return [
+    tiles(),
+    data.tables.map(figuresTable),
+    data.tables.length === 0 && el("p", { class: "empty" }, "No figures yet: no evaluation was made."),
+    lengths && chart(lengths),
+    measured.length > 0 && el("h2", { class: "between" }, "Measured while training"),
+    measured,
+  ];
+}
+
+function curvesPanel() {
+  if (!data.curves.length) return [el("p", { class: "empty" }, "No curves: the log is empty.")];
+  return [el("div", { class: "grid" }, data.curves.map(chart))];
+}

@@ -1,0 +1,191 @@
+"""The page as text, and what goes into it. `test_page.py` looks at it in a browser."""
+
+import json
+import math
+import re
+
+import pytest
+
+from mgs.errors import UserError
+from mgs.experiments.paper import COMPLETION, paper_row
+from mgs.report.html import contents, embedded, report_page
+from mgs.report.runs import read_runs
+
+from .conftest import EVIL, SIGNATURE, write_run
+
+
+def embedded_data(page):
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(text)
+
+
+def test_the_page_holds_everything_and_asks_for_nothing(run):
+    page = report_page(read_runs([run]))
+    assert len(re.findall(r"<script", page)) == 2  # its data and its own
+    assert not re.search(r"""(src|href)=["']|@import|url\(|https?://(?!www\.w3\.org/2000/svg)""", page)
+    assert "{{" not in page.split('id="data"')[0]
+    assert "innerHTML" not in page
+    data = embedded_data(page)
+    assert data["examples"][-1]["outputs"][-1]["text"] == EVIL
+    assert EVIL not in page
+
+
+@pytest.mark.parametrize("text", [EVIL, "<!--", "]]>", "{{script}}", "\u2028", "\\u003c", "&lt;"])
+def test_no_string_ends_the_element_it_is_embedded_in_and_each_comes_back(text):
+    shown = embedded({text: [text]})
+    assert not set("<>&\u2028") & set(shown)
+    assert json.loads(shown) == {text: [text]}
+
+
+def test_a_title_is_text_and_places_in_it_are_not_filled(run):
+    page = report_page(read_runs([run]), "<i>{{data}}</i>")
+    assert "<title>&lt;i&gt;{{data}}&lt;/i&gt;</title>" in page
+
+
+def test_many_names_make_a_short_title(tmp_path):
+    runs = read_runs([write_run(tmp_path / f"a-rather-long-name-{i}") for i in range(5)])
+    assert "<title>a-rather-long-name-0 and 4 more</title>" in report_page(runs)
+    assert "<title>a-rather-long-name-0, a-rather-long-name-1</title>" in report_page(runs[:2])
+
+
+def test_infinities_are_left_out_of_json():
+    assert json.loads(embedded([math.inf, math.nan, {"a": (1.0,)}])) == [None, None, {"a": [1.0]}]
+
+
+def test_the_table_has_the_start_the_run_and_people_each_beside_the_paper(run):
+    (table,) = contents(read_runs([run]))["tables"]
+    assert (table["split"], table["signature"]) == ("valid", SIGNATURE)
+    start, end, human = table["rows"]
+    assert [row["paper"] for row in table["rows"]] == ["MLE", "MGS-LM", "Human"]
+    lm = [column["name"] for column in table["columns"]].index("lm")
+    assert (start["cells"][lm]["value"], start["cells"][lm]["paper"]) == ("80.0", "157.6")
+    assert end["cells"][lm]["change"] == {"text": "−50.0%", "better": 1}
+    assert end["cells"][lm]["paper_change"] == {"text": "−58.8%", "better": 1}
+    assert human["cells"][lm]["value"] == "–"
+    assert [cell["change"]["better"] for cell in end["cells"]] == [1, 0, 1, 0, 0, -1]  # lengths are neither
+
+
+def test_figures_of_different_signatures_are_not_put_into_one_table(run, tmp_path):
+    other = write_run(tmp_path / "other")
+    record = json.loads((other / "record.json").read_text())
+    record["signatures"]["valid"] = SIGNATURE.replace("cap:60", "cap:500")
+    (other / "record.json").write_text(json.dumps(record))
+    assert [len(table["rows"]) for table in contents(read_runs([run, other]))["tables"]] == [3, 3]
+    assert [len(table["rows"]) for table in contents(read_runs([run, write_run(tmp_path / "same")]))["tables"]] == [4]
+
+
+def test_curves_begin_with_the_start_and_overlay_runs(runs):
+    panels = {panel["title"]: panel for panel in contents(read_runs(runs))["curves"]}
+    cost = panels["Held-out cost: lm"]["lines"]
+    assert [line["series"] for line in cost] == [0, 1]
+    assert cost[0]["points"] == [[0, 80.0], [2, 60.0], [4, 40.0]]
+    assert panels["Effective sample size"]["lines"][0]["points"][-1] == [4, 2.0]
+    assert "Held-out repetition" not in panels  # which only the start has
+    assert {"Held-out perplexity", "Weight of MLE candidates", "Cost of the best candidate"} <= set(panels)
+
+
+def test_long_curves_of_updates_are_means_of_stretches_and_say_so(run):
+    lines = [json.dumps({"step": step, "effective": float(step % 2)}) for step in range(1, 401)]
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    panels = {panel["title"]: panel for panel in contents(read_runs([run]))["curves"]}
+    shown = panels["Effective sample size"]
+    assert shown["note"].endswith("means of 5 updates")
+    assert shown["lines"][0]["points"][:2] == [[5, 0.6], [10, 0.4]]
+
+
+def test_runs_of_different_costs_have_panels_of_their_own(run, tmp_path):
+    write_run(tmp_path / "edit", cost="edit")
+    panels = {panel["title"]: panel for panel in contents(read_runs([run, tmp_path / "edit"]))["curves"]}
+    assert [line["series"] for line in panels["Held-out cost: lm"]["lines"]] == [0]
+    assert [line["series"] for line in panels["Held-out cost: edit"]["lines"]] == [1]
+
+
+def test_outputs_stand_side_by_side_and_a_common_start_is_shown_once(runs):
+    data = contents(read_runs(runs))
+    assert [voice["name"] for voice in data["voices"]] == ["start", "first", "<b>second"]
+    assert len(data["examples"]) == 30
+    assert [output["voice"] for output in data["examples"][1]["outputs"]] == [0, 1, 2]
+    assert data["examples"][1]["change"] > 0
+    assert data["examples"][0]["change"] == 0
+
+
+def test_shares_of_lengths_add_up(run):
+    histogram = contents(read_runs([run]))["lengths"]
+    assert len(histogram["lines"]) == 3  # start, run, people
+    for line in histogram["lines"]:
+        assert sum(share for _, share in line["points"]) == pytest.approx(1)
+    start = dict(map(tuple, histogram["lines"][0]["points"]))
+    assert start[58] == pytest.approx(6 / 30)  # 59 and 60 tokens: those that do not end
+
+
+def test_a_run_that_has_not_ended_shows_what_there_is(run):
+    for name in ("record.json", "outputs.jsonl"):
+        (run / name).unlink()
+    (run / "mgs.yaml").write_text("cost: lm\nlearning_rate: 0.1\n")
+    data = contents(read_runs([run]))
+    assert data["runs"][0]["settings"] == {"cost": "lm", "learning_rate": 0.1}
+    assert data["tables"][0]["rows"][0]["cells"][0]["value"] == "22.0"
+    assert "has not ended" in data["tables"][0]["signature"]
+    assert data["examples"] == []
+    assert data["lengths"] is None
+
+
+def test_lines_of_another_form_are_left_out(run):
+    with (run / "outputs.jsonl").open("ab") as file:
+        file.write(b'{"output": "alone"}\n\xff\xfe\n[]\n')
+    (run / "record.json").write_text("[]")
+    assert len(contents(read_runs([run]))["examples"]) == 30
+
+
+def test_a_folder_of_runs_stands_for_them_and_equal_names_are_told_apart(tmp_path):
+    for seed in "01":
+        write_run(tmp_path / f"seed{seed}" / "mgs")
+        write_run(tmp_path / f"seed{seed}" / "mrt")
+    found = read_runs([tmp_path / "seed0", tmp_path / "seed1" / "mgs", tmp_path / "seed0" / "mgs"])
+    assert [run.name for run in found] == ["seed0/mgs", "seed0/mrt", "seed1/mgs"]
+
+
+def test_a_folder_without_a_run_is_a_mistake(tmp_path):
+    with pytest.raises(UserError, match="no run in"):
+        read_runs([tmp_path])
+
+
+def test_in_a_study_a_row_is_compared_with_the_run_it_goes_on_from(tmp_path):
+    mle = {"method": "mle", "cost": None, "start": "new:tiny", "data": {"data": "docs"}}
+    for name, settings in (("mgs-0", mle | {"method": "mgs", "cost": "lm", "start": mle}), ("mle-0", mle)):
+        folder = write_run(tmp_path / name)
+        record = json.loads((folder / "record.json").read_text())
+        del record["start"], record["human"]
+        record["settings"] = settings
+        record["figures"]["valid"]["lm"] = 100.0 if name == "mle-0" else 40.0
+        (folder / "record.json").write_text(json.dumps(record))
+    found = read_runs([tmp_path])
+    assert [run.name for run in found] == ["mle-0", "mgs-0"]
+    (table,) = contents(found)["tables"]
+    start, end = table["rows"]
+    assert start["cells"][0]["change"] is None
+    assert end["cells"][0]["change"]["text"] == "−60.0%"
+    assert (start["paper"], end["paper"]) == ("MLE", "MGS-LM")
+
+
+@pytest.mark.parametrize(
+    ("given", "row"),
+    [
+        (("mle", None, True), "MLE"),
+        (("mgs", "sbleu", True), "MGS-SBLEU"),
+        (("mgs", "sbleu", True, "valid", True), "MGS-SBLEU (train)"),
+        (("mrt", "edit", False), "MRT-edit (+MLE 0.3)"),
+        (("human", None, False), "Human"),
+        (("mgs", "mine.py:short", False), ""),
+        (("mgs", "lm", False, "test", True), ""),
+    ],
+)
+def test_the_papers_row_is_that_of_method_cost_and_start(given, row):
+    assert paper_row(*given)[0] == row
+
+
+def test_the_papers_figures_are_those_of_its_table():
+    assert COMPLETION["MGS-LM"]["nontermination"] == 0.012
+    assert COMPLETION["MLE"]["perplexity"] == 21.3
+    assert paper_row("mgs", "edit", True, "valid")[1]["edit"] == pytest.approx(0.4683)
+    assert all(set(figures) == set(COMPLETION["MLE"]) for row, figures in COMPLETION.items() if row != "Human")

@@ -1,0 +1,147 @@
+"""The page in a real browser, with a real mouse: tabs, filters, search, and text that stays text."""
+
+import pytest
+
+from mgs.report.html import report_page
+from mgs.report.runs import read_runs
+
+from .browser import Browser, find_browser
+from .conftest import EVIL
+
+pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium here")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Write the page of some folders and open it; nothing may be asked for or go wrong until the test's end."""
+
+    def open_(folders, **how):
+        file = tmp_path / "report.html"
+        file.write_text(report_page(read_runs(folders)), encoding="utf-8")
+        browser.open(file, **how)
+        return browser
+
+    yield open_
+    assert browser.complaints() == []
+    assert len(browser.requests()) == 1
+
+
+def visible(browser):
+    return browser.run("[...document.querySelectorAll('[role=tabpanel]')].filter(p => p.offsetHeight).map(p => p.id)")
+
+
+def prefixes(browser):
+    return browser.run("[...document.querySelectorAll('#examples .prefix')].map(p => p.textContent)")
+
+
+def count(browser):
+    return browser.run("document.getElementById('count').textContent")
+
+
+def test_tabs_show_one_part_at_a_time_and_keep_their_address(run, open_page):
+    browser = open_page([run])
+    assert visible(browser) == ["panel-figures"]
+    for name in ("curves", "texts", "settings", "figures"):
+        browser.click(f"#tab-{name}")
+        assert visible(browser) == [f"panel-{name}"]
+        assert browser.run("location.hash") == f"#{name}"
+    assert visible(open_page([run], hash="#curves")) == ["panel-curves"]
+    assert visible(open_page([run], hash="#nowhere")) == ["panel-figures"]
+
+
+def test_filters_choose_and_sort(run, open_page):
+    browser = open_page([run], hash="#texts")
+    assert count(browser) == "30 of 30"
+    assert len(prefixes(browser)) == 20
+    browser.click("#more")
+    assert len(prefixes(browser)) == 30
+    browser.click("[data-filter=endless]")
+    assert prefixes(browser) == [f"prefix {i} …" for i in range(6)]
+    browser.click("[data-filter=repetitive]")
+    assert prefixes(browser) == [f"prefix {i} …" for i in range(3)]
+    assert browser.run("[...document.querySelectorAll('mark')].map(m => m.textContent)") == ["ab ab"] * 3
+    browser.click("[data-filter=changed]")
+    assert count(browser) == "15 of 30"  # every other one
+    assert "prefix 0 …" not in prefixes(browser)
+    browser.click("[data-filter=endless]")
+    browser.run("(v => { v.value = 1; v.dispatchEvent(new Event('change')); })(document.getElementById('voice'))")
+    assert count(browser) == "0 of 30"  # the run itself ends on all of them
+
+
+def test_search_looks_into_all_texts(run, open_page):
+    browser = open_page([run], hash="#texts")
+    browser.click("#search")
+    browser.type("BETTER 1")
+    assert prefixes(browser) == [f"prefix {i} …" for i in (1, 11, 13, 15, 17, 19)]
+    browser.type("7")
+    assert prefixes(browser) == ["prefix 17 …"]
+    browser.click("[data-filter=endless]")
+    assert prefixes(browser) == []
+
+
+@pytest.mark.parametrize("which", ["one", "several"])
+def test_what_models_and_folders_say_stays_text(run, runs, open_page, which):
+    browser = open_page([run] if which == "one" else runs, hash="#texts")
+    browser.click("#search")
+    browser.type("owned")
+    assert count(browser) == "1 of 30"
+    said = browser.run("[...document.querySelectorAll('#examples .said')].map(p => p.firstChild.textContent)")
+    assert EVIL in said
+    assert browser.run("document.querySelectorAll('main img, main script, b > b').length") == 0
+    assert browser.run("document.title") != "owned"
+    assert ("<b>second" in browser.run("document.body.innerText")) == (which == "several")
+
+
+def test_a_script_that_got_into_the_page_after_all_would_not_run(run, open_page, browser):
+    open_page([run])
+    browser.run("document.body.append(Object.assign(document.createElement('script'), {text: 'document.title = 1'}))")
+    assert browser.run("document.title") == "run"
+    assert "Content Security Policy" in str(browser.complaints())
+    browser.events.clear()
+    open_page([run])
+
+
+def test_runs_are_compared_side_by_side_and_hidden_at_a_click(runs, open_page):
+    browser = open_page(runs, hash="#settings")
+    shown = "[...document.querySelectorAll('.settings tbody tr')].filter(row => row.offsetHeight)"
+    rows = shown + ".map(row => row.innerText.split('\\t'))"
+    assert browser.run(rows)[-1] == ["temperature", "1.0", "10.0"]
+    assert ["decoder", "greedy", "greedy"] not in browser.run(rows)
+    browser.click("#only")
+    assert ["decoder", "greedy", "greedy"] in browser.run(rows)
+    browser.click("#tab-curves")
+    lines = "[...document.querySelector('.chart svg').querySelectorAll('.line')]"
+    drawn = lines + ".filter(line => line.getClientRects().length).length"
+    assert browser.run(drawn) == 2
+    browser.click("#legend .chip:nth-child(2)")
+    assert browser.run(drawn) == 1
+
+
+def test_a_chart_says_what_is_under_the_pointer(run, open_page):
+    browser = open_page([run], hash="#curves")
+    box = browser.run(
+        "(b => [b.left, b.right, b.top + 50])(document.querySelector('.stage svg').getBoundingClientRect())"
+    )
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[1] - 15, y=box[2])
+    assert browser.run("document.querySelector('.tip').innerText").split() == ["update", "4", "run", "40"]
+
+
+@pytest.mark.parametrize("hash", ["#figures", "#curves", "#texts", "#settings"])
+def test_a_phone_need_not_scroll_sideways(runs, open_page, hash):
+    browser = open_page(runs, hash=hash, width=360, height=740, phone=True)
+    assert browser.run("document.documentElement.scrollWidth") == 360
+
+
+def test_colours_follow_the_systems(run, open_page):
+    light, dark = (
+        open_page([run], dark=dark).run("getComputedStyle(document.body).backgroundColor") for dark in (False, True)
+    )
+    assert light == "rgb(246, 245, 241)"
+    assert dark == "rgb(20, 22, 26)"
