@@ -11,19 +11,15 @@ Weights are random where only speed is measured; every way decodes the same batc
 from __future__ import annotations
 
 import copy
-import platform
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import transformers
 from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
 
-import mgs
 from mgs.candidates import Candidates, Task
 from mgs.candidates.gpu import OnGPU, Work
 from mgs.costs import Cost
@@ -32,6 +28,7 @@ from mgs.decoding.graph import supports_graph
 from mgs.decoding.memory import bytes_per_row
 from mgs.errors import unknown
 from mgs.experiments.scaling import measure_parts
+from mgs.experiments.timing import machine, now, reading_speed, seconds, versions, with_memory
 from mgs.methods.method import Key
 from mgs.methods.mgs import MGS
 from mgs.metrics import texts
@@ -243,43 +240,10 @@ def inference(model: nn.Module, proposal: Proposal, batch: Batch, decoder: Decod
     OnGPU().decode(model, searched_parameters(model), proposal, [None], True, work)
 
 
-def seconds(work: Callable[[int], object], repeats: int, warm: int = 1) -> float:
-    """Median seconds of `work(step)`."""
-    for step in range(warm):
-        work(step)
-    times = []
-    for step in range(repeats):
-        began = now()
-        work(step)
-        times.append(now() - began)
-    return statistics.median(times)
-
-
-def now() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def with_memory(work: Callable[[], float]) -> tuple[float, float | None]:
-    """Its result, and the most memory that was in use during it (nobody counts without a GPU)."""
-    if not torch.cuda.is_available():
-        return work(), None
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    return work(), float(torch.cuda.max_memory_allocated())
-
-
 def kept_by_rows(bench: Bench, model: nn.Module, together: int) -> float:
     """Bytes of keys and values of the candidates that are decoded together."""
     room = -(-(CONTEXT + bench.new_tokens) // 64) * 64
     return bench.rows * together * (bytes_per_row(model, room) - bytes_per_row(model, 0))
-
-
-def reading_speed(like: torch.Tensor, size: int = 2**28) -> float:
-    """Bytes a second of a large sum."""
-    numbers = torch.ones(size if like.is_cuda else size // 16, device=like.device)
-    return 4 * numbers.numel() / seconds(lambda step: numbers.sum(), 10, warm=2)
 
 
 def random_batch(bench: Bench, model: nn.Module) -> Batch:
@@ -299,16 +263,6 @@ class Ids:
 
     def batch_decode(self, rows: Sequence[Any], **options: Any) -> list[str]:
         return [""] * len(rows)
-
-
-def machine(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{torch.get_num_threads()} threads of {platform.machine()}"
-
-
-def versions() -> dict[str, str]:
-    return {"mgs": mgs.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
 
 
 def _random(config: Any) -> PreTrainedModel:
