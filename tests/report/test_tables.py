@@ -56,3 +56,8 @@ def test_the_markdown_table_says_the_same():
         "| MLE | 70.2 | 0.931 | 0.124 | 0.367 | 110.6 | 22.6 |",
         "| Human | 101.0 | 0.000 | 0.000 | 0.009 | 116.9 | – |",
     ]
+
+
+def test_a_signature_of_several_lines_is_printed_on_several(capsys):
+    figures_table({"MLE": {"bleu": 30.0}}, "data:x\nbleu nrefs:1")
+    assert capsys.readouterr().out.splitlines()[-2:] == ["data:x", "bleu nrefs:1"]

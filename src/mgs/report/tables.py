@@ -52,7 +52,8 @@ def figures_table(rows: Mapping[str, Mapping[str, float]], signature: str, title
         table.add_row(printable(row), *(cell(name, figures.get(name)) for name in shown))
     console = Console(highlight=False, markup=False, emoji=False)  # names are data
     console.print(table)
-    console.print(printable(signature), style="dim", soft_wrap=True)
+    for line in signature.split("\n"):
+        console.print(printable(line), style="dim", soft_wrap=True)
 
 
 def markdown_table(rows: Mapping[str, Mapping[str, float]]) -> str:
