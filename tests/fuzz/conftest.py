@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mgs.cli import bench, data, demo
+from mgs.cli import bench, data, demo, reproduce
 from mgs.cli.main import main
 from mgs.experiments import inputs
 from mgs.methods import Key
@@ -149,7 +149,8 @@ def reached():
 def no_training(monkeypatch, reached):
     """A run is judged up to its first update."""
     monkeypatch.setattr(SequenceTrainer, "train", reached)
-    monkeypatch.setattr("mgs.cli.train.save_configuration", lambda *parts: None)
+    monkeypatch.setattr("mgs.cli.train.save_configuration", lambda *parts: {})
+    monkeypatch.setattr("mgs.cli.train.RunRecord.start", lambda *parts: None)
 
 
 @pytest.fixture(scope="session")
@@ -197,6 +198,9 @@ def loaded(monkeypatch, models):
 def cheap(monkeypatch, loaded, no_training, reached):
     """Nothing that takes long is begun: no training, no demo, no measurement."""
     monkeypatch.setattr(demo, "run_demo", reached)
+    monkeypatch.setattr(demo.translation_demo, "run_translation_demo", reached)
+    for name in ("run_all", "execute"):
+        monkeypatch.setattr(reproduce, name, reached)
     for name in bench.MODELS:
         monkeypatch.setitem(bench.MODELS, name, reached)
 

@@ -12,6 +12,8 @@ from mgs.cli.data import ShowOptions
 from mgs.cli.demo import DemoOptions
 from mgs.cli.evaluate import EvaluateOptions
 from mgs.cli.generate import GenerateOptions
+from mgs.cli.report import ReportOptions
+from mgs.cli.reproduce import ReproduceOptions
 from mgs.cli.train import METHODS, RunOptions
 from mgs.experiments.inputs import DataOptions, ModelOptions
 from mgs.training.config import own_options
@@ -24,6 +26,9 @@ OPTIONS = {
     "evaluate": (ModelOptions, DataOptions, EvaluateOptions),
     "bench": (BenchOptions,),
     "demo": (DemoOptions,),
+    "report .": (ReportOptions,),
+    "reproduce completion": (ReproduceOptions, DataOptions),
+    "reproduce all": (ReproduceOptions, DataOptions),
     **{f"train {method}": (ModelOptions, DataOptions, RunOptions, config) for method, (config, _) in METHODS.items()},
 }
 USUAL = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mgs.cli.arguments import Parser
-from mgs.errors import UserError, unknown
+from mgs.errors import UserError, at_least, unknown
 from mgs.experiments.ablations import many, mixing, proposal, temperature
 from mgs.experiments.completion import SCALES, completion, examples, sampling
 from mgs.experiments.inputs import DataOptions
@@ -45,6 +46,11 @@ class ReproduceOptions:
     rows: list[str] = option([], "Only these rows, and what they start from.")
     only: str | None = option(None, "Only this run, in this process; with `all`, STUDY/RUN.")
 
+    def __post_init__(self) -> None:
+        at_least(1, jobs=self.jobs)
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"minutes must be a time, more than 0, got {self.minutes}")
+
 
 def reproduce(argv: Sequence[str]) -> None:
     if not argv or argv[0] in ("-h", "--help"):
@@ -56,8 +62,6 @@ def reproduce(argv: Sequence[str]) -> None:
         raise unknown("table or figure", name, (*STUDIES, ALL))
     parser = Parser((ReproduceOptions, DataOptions), f"mgs reproduce {name}", "Run an experiment and make its table.")
     options, data = parser.parse(argv[1:])
-    if options.jobs < 1:
-        raise UserError(f"jobs must be at least 1, got {options.jobs}")
     made = [studied(each, name == ALL, options, data) for each in (STUDIES if name == ALL else [name])]
     if options.only:
         which, _, run = options.only.rpartition("/")
