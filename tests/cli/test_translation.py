@@ -94,3 +94,8 @@ def test_mistakes_get_a_sentence(refused, pairs, trained, call):
     answer = call("generate", "--model", folder, "--prompt", "rot " * 600)
     assert answer.code == 2
     assert "does not fit the model's window of 512" in answer.err
+
+
+def test_random_weights_are_not_evaluated_before_training(trained):
+    folder, _ = trained
+    assert "start" not in json.loads((folder / "record.json").read_text())

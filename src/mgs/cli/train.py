@@ -87,7 +87,8 @@ def train(argv: Sequence[str]) -> None:
         trainer = make_trainer(trainer_type, model, *cost, config, train_data, eval_data, tokenizer)
         settings = ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
         record = RunRecord(folder, {"method": method, **settings}, split, run.outputs)
-        ranks.from_first(lambda: record.start(trainer, eval_data))
+        random = models.model.startswith("new:")  # what such weights decode is of no interest, and long
+        ranks.from_first(lambda: record.start(trainer, None if random else eval_data))
         trainer.train(resume_from_checkpoint=run.resume)
     trainer.save_model(str(folder))
     if not ranks.first:
