@@ -1,4 +1,4 @@
-"""What an update would take on more GPUs and with larger models, from what `mgs bench --json` measured on one.
+"""What an update would take with more processes and larger models, from what `mgs bench --json` measured for one.
 
 python benchmarks/scaling.py benchmarks/results/h200.json
 """
@@ -22,7 +22,7 @@ def main(file: Path) -> None:
         machine = Machine.of(result)
         print(f"From {result['model']} on {result['machine']}: {machine}\n")
         for search, (candidates, thin) in SEARCHES.items():
-            print(f"| {search} | " + " | ".join(f"{n:,} GPU{'s' * (n > 1)}" for n in PROCESSES) + " |")
+            print(f"| {search} | " + " | ".join(f"{n:,} process{'es' * (n > 1)}" for n in PROCESSES) + " |")
             print("|---|" + "---:|" * len(PROCESSES))
             for name, size in MODELS.items():
                 cells = []
