@@ -55,6 +55,13 @@ def tries(monkeypatch):
 # -- costs ----------------------------------------------------------------------------------------------------------
 
 
+def costs_of(candidates, model, proposal, batch, noise=(0,), with_base=False, done=lambda num: None):
+    """The costs of all candidates, and that of θ if asked for."""
+    numbers = [*range(len(proposal)), *([None] if with_base else [])]
+    means = candidates.means(model, proposal, numbers, batch, noise, done)
+    return means[: len(proposal)], means[-1] if with_base else None
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decoder", [SAMPLE, BEAM], ids=str)
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
@@ -66,11 +73,11 @@ def test_costs_are_those_of_what_copies_decode(
     proposal = make_proposal(model, num=4, size=0.3, **FORMS[form])
     expected = {k: mean_cost(rows) for k, rows in one_copy_each(model, proposal, prefixes, decoder, 10, (7, 1)).items()}
     candidates = Candidates(make_task(decoder))
-    costs, base = candidates.costs(model, proposal, batch_of(prefixes), (7, 1), with_base=True)
+    costs, base = costs_of(candidates, model, proposal, batch_of(prefixes), (7, 1), with_base=True)
     assert costs == pytest.approx([expected[k] for k in range(4)], rel=1e-12)
     assert base == pytest.approx(expected[None], rel=1e-12)
     assert len({*costs, base}) >= 3
-    assert candidates.costs(model, proposal, batch_of(prefixes), (7, 1)) == (costs, None)
+    assert costs_of(candidates, model, proposal, batch_of(prefixes), (7, 1)) == (costs, None)
 
 
 def test_candidates_keep_their_numbers_whatever_order_they_are_decoded_in(
@@ -84,7 +91,7 @@ def test_candidates_keep_their_numbers_whatever_order_they_are_decoded_in(
     assert list(candidates.decode(model, proposal, [5, 2, None, 8], batch)) != [5, 2, None, 8]  # sorted inside
     for k in range(9):
         assert candidates.decode(model, proposal, [k], batch) == {k: whole[k]}
-    costs, _ = candidates.costs(model, proposal, batch)
+    costs, _ = costs_of(candidates, model, proposal, batch)
     assert costs == pytest.approx([mean_cost(whole[k]) for k in range(9)])
 
 
@@ -92,7 +99,7 @@ def test_every_candidate_meets_the_same_sampling_noise(make_model, make_proposal
     model = make_model("llama")
     proposal = make_proposal(model, num=4, components="zero", noise=0.0)
     candidates, batch = Candidates(make_task(SAMPLE)), batch_of(prefixes)
-    found = [candidates.costs(model, proposal, batch, (0, step), with_base=True) for step in range(5)]
+    found = [costs_of(candidates, model, proposal, batch, (0, step), with_base=True) for step in range(5)]
     assert all(costs == [base] * 4 for costs, base in found)
     assert len({base for _, base in found}) == 5
 
@@ -110,9 +117,9 @@ def test_every_candidate_meets_the_same_sampling_noise(make_model, make_proposal
 def test_done_hears_of_every_candidate(options, heard, make_model, make_proposal, make_task, batch_of, prefixes):
     model, found = make_model("gpt2"), []
     proposal, batch = make_proposal(model, num=6), batch_of(prefixes)
-    Candidates(make_task(), **options).costs(model, proposal, batch, done=found.append)
+    costs_of(Candidates(make_task(), **options), model, proposal, batch, done=found.append)
     assert found == heard
-    Candidates(make_task(), **options).costs(model, proposal, batch, with_base=True, done=found.append)
+    costs_of(Candidates(make_task(), **options), model, proposal, batch, with_base=True, done=found.append)
     assert sum(found) == 6 + 7  # θ is one more
 
 
@@ -120,7 +127,7 @@ def test_a_thousand_candidates_of_rank_one(make_model, make_proposal, make_task,
     model = make_model("llama")
     proposal = make_proposal(model, num=1024, rank=1)
     candidates = Candidates(make_task(SAMPLE, max_new_tokens=5))
-    costs, _ = candidates.costs(model, proposal, batch_of(prefixes[:1]), (3,))
+    costs, _ = costs_of(candidates, model, proposal, batch_of(prefixes[:1]), (3,))
     assert tries == [(1024, 1)]
     assert len(costs) == 1024
     assert len(set(costs)) > 100
@@ -133,7 +140,7 @@ def test_a_thousand_candidates_of_rank_one(make_model, make_proposal, make_task,
 def test_the_update_is_the_weighted_sum_of_directions(form, make_model, make_proposal, make_task, batch_of, prefixes):
     model = make_model("gpt2")
     proposal = make_proposal(model, num=6, **FORMS[form])
-    costs, base = Candidates(make_task()).costs(model, proposal, batch_of(prefixes), with_base=True)
+    costs, base = costs_of(Candidates(make_task()), model, proposal, batch_of(prefixes), with_base=True)
     update = mgs_update(proposal, costs, Temperature(0.1), base)
     assert max(update.weights) < 0.9
     for name, found in update.direction.items():
@@ -152,7 +159,7 @@ def test_a_model_in_half_precision_has_candidates(
     candidates = Candidates(make_task(decoder))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        costs, base = candidates.costs(model, make_proposal(model, **FORMS[form]), batch_of(prefixes), (0,), True)
+        costs, base = costs_of(candidates, model, make_proposal(model, **FORMS[form]), batch_of(prefixes), (0,), True)
     assert len({*costs, base}) >= 3
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
 
@@ -182,7 +189,7 @@ def untouched(request, make_model):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_model_is_as_before_after_a_step(untouched, form, make_proposal, make_task, batch_of, prefixes):
     proposal = make_proposal(untouched, **FORMS[form])
-    costs, _ = Candidates(make_task(SAMPLE)).costs(untouched, proposal, batch_of(prefixes))
+    costs, _ = costs_of(Candidates(make_task(SAMPLE)), untouched, proposal, batch_of(prefixes))
     mgs_update(proposal, costs)
 
 
@@ -204,7 +211,7 @@ def test_a_model_is_as_before_after_an_exception(
     hook = untouched.get_submodule("base_model.model.lm_head" if hasattr(untouched, "peft_config") else "lm_head")
     hook = hook.register_forward_hook(fail)
     with pytest.raises(KeyError, match="in the third pass"):
-        candidates.costs(untouched, proposal, batch_of(prefixes))
+        costs_of(candidates, untouched, proposal, batch_of(prefixes))
     hook.remove()
 
 
@@ -215,7 +222,7 @@ def test_a_cost_that_raises_leaves_the_model_as_it_was(untouched, make_proposal,
     candidates = Candidates(make_task(cost=broken))
     candidates._why_not[untouched] = None if "T5" not in type(untouched).__name__ else "it is a T5"
     with pytest.raises(CostError, match="broken"):
-        candidates.costs(untouched, make_proposal(untouched), batch_of(prefixes))
+        costs_of(candidates, untouched, make_proposal(untouched), batch_of(prefixes))
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

@@ -42,20 +42,6 @@ class Candidates:
     gpu: OnGPU = field(default_factory=OnGPU, repr=False)
     _why_not: WeakKeyDictionary[nn.Module, str | None] = field(default_factory=WeakKeyDictionary, repr=False)
 
-    def costs(
-        self,
-        model: nn.Module,
-        proposal: Proposal,
-        batch: Batch,
-        noise: Sequence[int] = (0,),
-        with_base: bool = False,
-        done: Callable[[int], object] = lambda num: None,
-    ) -> tuple[list[float], float | None]:
-        """C(θ+Δ_k) for every candidate, and C(θ) if asked for. All get the same noise; `done` hears of progress."""
-        numbers: list[Number] = [*range(len(proposal)), *([None] if with_base else [])]
-        means = self.means(model, proposal, numbers, batch, noise, done)
-        return means[: len(proposal)], means[-1] if with_base else None
-
     def means(
         self,
         model: nn.Module,
@@ -65,7 +51,7 @@ class Candidates:
         noise: Sequence[int] = (0,),
         done: Callable[[int], object] = lambda num: None,
     ) -> list[float]:
-        """The cost of these candidates alone; None is θ itself."""
+        """C(θ+Δ_k) of these candidates; None is θ itself. All get the same noise; `done` hears of progress."""
         rows = self.decode(model, proposal, numbers, batch, noise, done)
         strings = self.task.cost.reads_text
         hypotheses = [texts(self.task.tokenizer, rows[number], strings) for number in numbers]
