@@ -27,6 +27,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "model": "new:iwslt-tiny",
         "scratch": {"max_steps": 60, "eval_steps": 30, "batch_tokens": 2048, "learning_rate": 3e-3, "warmup_steps": 20},
         "tune": {"max_steps": 4, "eval_steps": 2, "batch_tokens": 1024, "learning_rate": 1e-4},
+        "anew": {"max_steps": 4, "eval_steps": 2},
         "seeds": 1,
         "examples": 40,
     },
@@ -42,7 +43,9 @@ SIZES: dict[str, dict[str, Any]] = {
             "warmup_steps": 200,
             "save_steps": 250,
         },
-        "tune": {"max_steps": 90, "eval_steps": 30, "batch_tokens": 16_384, "learning_rate": 5e-5, "save_steps": 30},
+        "tune": {"max_steps": 60, "eval_steps": 30, "batch_tokens": 16_384, "learning_rate": 2e-5, "save_steps": 30},
+        "anew": {"max_steps": 400, "eval_steps": 200, "save_steps": 200, "warmup_steps": 100},
+        "scored": {"score_prefixes": 128},
         "seeds": 3,
         "examples": None,
     },
@@ -65,6 +68,7 @@ SIZES: dict[str, dict[str, Any]] = {
             "lr_scheduler_type": "inverse_sqrt",
             "warmup_steps": 4000,
         },
+        "anew": {},
         "seeds": 1,
         "examples": None,
     },
@@ -72,21 +76,31 @@ SIZES: dict[str, dict[str, Any]] = {
 #: The paper's choice on IWSLT'14, by a grid over NOISES and TEMPERATURES: when fine-tuning, and from scratch.
 TUNED = {"temperature": "100.0", "noise": 1.0, "noise_scale": "global"}
 FROM_SCRATCH = {"temperature": "1.0", "noise": 1.0, "noise_scale": "global"}
+#: Centres at the gradient of the expected cost instead of the likelihood's.
+RISK = {"guides": ["risk"], "temperature": "100.0", "noise": 0.1, "noise_scale": "global"}
 
 
 def translation(scale: str, data: DataOptions, model: str | None = None) -> Study:
     """The table."""
     size = _size(scale, data, model)
     tune, scratch = {**ADAM, **size["tune"]}, {**ADAM, **size["scratch"]}
+    anew = scratch | size["anew"]
     mle = Run("MLE", "mle", size["model"], options=scratch)
-    tuned = [Run(f"MGS-{cost.upper()}", "mgs", "@MLE", 0, cost, tune | TUNED) for cost in ("sbleu", "meteor", "edit")]
+    short = [Run("MLE (train, as many updates)", "mle", size["model"], options=anew)] if size["anew"] else []
+    scratch_mgs = Run(
+        "MGS-SBLEU (train)", "mgs", size["model"], 0, "sbleu", anew | FROM_SCRATCH | size.get("scored", {})
+    )
+    tuned = [
+        Run(f"MGS-{cost.upper()}{what}", "mgs", "@MLE", 0, cost, tune | options)
+        for what, options in (("", TUNED), (" (guide risk)", RISK))
+        for cost in ("sbleu", "meteor", "edit")
+    ]
     tuned += [
-        Run("MRT-SBLEU", "mrt", "@MLE", 0, "sbleu", tune),
+        Run("MRT-SBLEU", "mrt", "@MLE", 0, "sbleu", tune | {"length_normalised": True}),
         Run("PG-SBLEU", "pg", "@MLE", 0, "sbleu", tune),
         Run("MLE (going on)", "mle", "@MLE", 0, None, tune),
     ]
-    anew = Run("MGS-SBLEU (train)", "mgs", size["model"], 0, "sbleu", scratch | FROM_SCRATCH)
-    runs = [mle, *seeded(tuned, size["seeds"]), anew]
+    runs = [mle, scratch_mgs, *short, *seeded(tuned, size["seeds"])]
     return Study(
         "translation", "Translation", data, runs, COLUMNS, examples=size["examples"], paper=PAPER["translation"]
     )

@@ -15,6 +15,9 @@ TRANSLATION_PRESETS: dict[str, dict[str, Any]] = {
     "iwslt-tiny": {"layers": 2, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.1, "vocabulary": 1_000},
     "one-layer": {"layers": 1, "width": 64, "feed_forward": 128, "heads": 4, "dropout": 0.0, "vocabulary": 1_000},
 }
+#: Deviation of the first weights. At 1/√width a narrow model learns that hardly does at 0.02, and on Multi30k
+#: `iwslt-small` stops at 17 BLEU instead of 42.
+INIT_STD, NARROW_INIT_STD, NARROW = 0.02, 0.125, 64
 POSITIONS = 512
 
 
@@ -48,6 +51,6 @@ def new_translation_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> Pr
         bos_token_id=tokenizer.pad_token_id,
         decoder_start_token_id=tokenizer.pad_token_id,
         forced_eos_token_id=None,
-        init_std=sizes["width"] ** -0.5,
+        init_std=NARROW_INIT_STD if sizes["width"] <= NARROW else INIT_STD,
     )
     return MarianMTModel(config)
