@@ -1,6 +1,6 @@
 """What an update would take with more processes and larger models, from what `mgs bench --json` measured for one.
 
-python benchmarks/scaling.py benchmarks/results/h200.json
+python benchmarks/scaling.py benchmarks/results/h200-parts.json
 """
 
 from __future__ import annotations

@@ -3,14 +3,16 @@
 Candidates are dealt to N processes. Each computes the same gradient, draws, decodes and scores K / N candidates, tells
 the others their costs, draws all K directions again from their seeds and forms the same update:
 
-    time = gradient + ⌈K/N⌉ · dealt + K · again + exchange
+    time = start + gradient + ⌈K/N⌉ · dealt + K · again + exchange
 
-`again`, drawing a direction for its density and for the sum, does not get less with more processes.
+`start`, what a decoding of however few candidates takes, and `again`, drawing a direction for its density and for the
+sum, do not get less with more processes.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,27 +51,33 @@ class Machine:
     again: float
     thin_dealt: float  # ... and of rank 1, among hundreds
     thin_again: float
+    thin_start: float  # of low rank; at full rank, weights that are read decide from the first candidate on
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Machine:
         """From what `mgs bench --json` wrote for a model: whole updates, less the parts that are not dealt."""
         parts, update = result["parts"], result["update"]
-        few, most = result["settings"]["candidates"], max(result["many"], key=lambda row: row["candidates"])
+        few, many = result["settings"]["candidates"], result["many"]
         gradient, again, thin_again = parts["gradient"], parts["dense_again"], parts["rank_1_again"]
+        numbers, rest = zip(*((m["candidates"], m["update"] - gradient) for m in many), strict=True)
+        each, start = statistics.linear_regression(numbers, rest)
         return cls(
             parameters=result["parameters"],
             gradient=gradient,
             dealt=(update["ours"] - gradient) / few - again,
             again=again,
-            thin_dealt=(most["update"] - gradient) / most["candidates"] - thin_again,
+            thin_dealt=each - thin_again,
             thin_again=thin_again,
+            thin_start=max(0.0, start),
         )
 
     def predict(self, processes: int, candidates: int, parameters: float, thin: bool) -> dict[str, float]:
-        """Seconds of each part of an update. All but the exchange grow with the model."""
+        """Seconds of each part of an update. All but the start and the exchange, which are waits, grow with the
+        model."""
         scale = parameters / self.parameters
         dealt, again = (self.thin_dealt, self.thin_again) if thin else (self.dealt, self.again)
         return {
+            "start": self.thin_start if thin else 0.0,
             "gradient": scale * self.gradient,
             "dealt": scale * math.ceil(candidates / processes) * dealt,
             "again": scale * candidates * again,

@@ -10,6 +10,8 @@ from typing import Any
 from mgs.experiments.study import Run, Study
 
 LOG = "metrics.jsonl"
+#: Told apart by people who see few colours (Okabe and Ito's); rows beyond them are dashed.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
 def entries(run: Run, out: Path) -> list[dict[str, Any]]:
@@ -38,8 +40,8 @@ def smooth(points: list[tuple[float, float]], num: int = 20) -> list[tuple[float
 
 def plot_study(study: Study, out: Path, file: Path) -> None:
     """The first column on held-out data over updates, from scratch and from there, or perplexity where a table has it
-    (nothing there starts from scratch); and of parameter search, how often an MLE candidate has the highest weight, its
-    share of all weight, and how much the weights differ."""
+    (nothing there starts from scratch); and of parameter search, over the part of a run that is done, how often a
+    candidate at a gradient has the highest weight, their share of all weight, and how much the weights differ."""
     from matplotlib.figure import Figure
 
     first = f"eval_{study.columns[0]}"
@@ -51,8 +53,8 @@ def plot_study(study: Study, out: Path, file: Path) -> None:
         if "perplexity" in study.columns
         else (first, f"validation {study.columns[0]}, from scratch", anew),
         (first, f"validation {study.columns[0]}, from there", later),
-        ("mle_won", "an MLE candidate has the highest weight", runs),
-        ("mle_weight", "weight of MLE candidates", runs),
+        ("mle_won", "a candidate at a gradient has the highest weight", runs),
+        ("mle_weight", "weight of candidates at gradients", runs),
         ("weights_std", "deviation of weights", runs),
     )
     logs = {run.row: entries(run, out) for run in runs}
@@ -62,12 +64,12 @@ def plot_study(study: Study, out: Path, file: Path) -> None:
     for axes, (name, title, shown) in zip(places, panels, strict=True):
         for run in shown:
             points = curve(logs[run.row], name)
-            points = points if name.startswith("eval_") else smooth(points)
+            if not name.startswith("eval_"):
+                points = [(step / points[-1][0], value) for step, value in smooth(points)]
             if points:
-                style = {"marker": "o", "markersize": 2, "color": colour(run.row, study.rows)}
-                (lines[run.row],) = axes.plot(*zip(*points, strict=True), **style)
+                (lines[run.row],) = axes.plot(*zip(*points, strict=True), **style(run.row, study.rows))
         axes.set_title(title, fontsize=9)
-        axes.set_xlabel("update")
+        axes.set_xlabel("update" if name.startswith("eval_") else "part of the run")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     last.axis("off")
@@ -76,9 +78,15 @@ def plot_study(study: Study, out: Path, file: Path) -> None:
     figure.savefig(file, dpi=110)
 
 
-def colour(row: str, rows: Sequence[str]) -> Any:
-    """Grey for MLE, and for the others one each."""
-    from matplotlib import colormaps
-
+def style(row: str, rows: Sequence[str]) -> dict[str, Any]:
+    """How a row's line looks: grey for MLE, and for the others a colour each."""
     others = [name for name in rows if not name.startswith("MLE")]
-    return "#666666" if row not in others else colormaps["viridis"](0.9 * others.index(row) / max(1, len(others) - 1))
+    same = others if row in others else [name for name in rows if name not in others]
+    cycle, place = divmod(same.index(row), len(COLOURS) if row in others else 1)
+    return {
+        "color": COLOURS[place] if row in others else "#777777",
+        "linestyle": ("-", "--", ":", "-.")[cycle % 4],
+        "marker": "o",
+        "markersize": 2,
+        "linewidth": 1.2,
+    }

@@ -13,7 +13,7 @@ from typing import Any
 from mgs.experiments.completion import COSTS
 from mgs.experiments.running import records
 from mgs.experiments.study import Run, Study
-from mgs.report.progress import colour, curve, entries, plot_study, smooth
+from mgs.report.progress import curve, entries, plot_study, smooth, style
 from mgs.report.study import values
 
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -68,12 +68,12 @@ def over_mixing_share(study: Study, out: Path, file: Path) -> None:
     for axes, (name, cost) in zip(places, COSTS.items(), strict=True):
         right = axes.twinx()
         for method, hue in (("mrt", "#d95f02"), ("pg", "#7b3294"), ("mgs", "#1f77b4")):
-            for place, column, style in ((axes, cost, "-"), (right, "perplexity", "--")):
+            for place, column, dash in ((axes, cost, "-"), (right, "perplexity", "--")):
                 points = sorted(by_option(study, found, "mle_share", 0.0, method, column, cost).items())
                 if method == "mgs" and points:
-                    place.axhline(points[0][1], color=hue, linestyle=style, label=f"{method.upper()}-{name}")
+                    place.axhline(points[0][1], color=hue, linestyle=dash, label=f"{method.upper()}-{name}")
                 elif points:
-                    shape = {"marker": "o", "markersize": 3, "color": hue, "linestyle": style}
+                    shape = {"marker": "o", "markersize": 3, "color": hue, "linestyle": dash}
                     place.plot(*zip(*points, strict=True), label=f"{method.upper()}-{name}", **shape)
         axes.set_ylabel(f"validation {cost} (solid)")
         right.set_ylabel("perplexity (dashed)")
@@ -120,8 +120,7 @@ def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float,
     for run, points in curves:
         if points:
             label = "_" if run.row in named else run.row
-            shape = {"marker": "o", "markersize": 2, "linewidth": 1, "color": colour(run.row, study.rows)}
-            axes.plot(*zip(*points, strict=True), label=label, **shape)
+            axes.plot(*zip(*points, strict=True), label=label, **style(run.row, study.rows))
             named.add(run.row)
 
 
