@@ -41,13 +41,16 @@ class ReproduceOptions:
     output_dir: str | None = option(
         None, "Folder of the runs, one below it for each, and of tables and figures (default: reproduced/TASK-SCALE)."
     )
+    watched: int | None = option(
+        None, "Validation examples decoded during training (default: the scale's): fewer where that takes long."
+    )
     jobs: int = option(1, "Runs at the same time: small models leave most of a GPU idle.")
     minutes: float | None = option(None, "Stop after this long; the same command goes on from there.")
     rows: list[str] = option([], "Only these rows, and what they start from.")
     only: str | None = option(None, "Only this run, in this process; with `all`, STUDY/RUN.")
 
     def __post_init__(self) -> None:
-        at_least(1, jobs=self.jobs)
+        at_least(1, jobs=self.jobs, watched=self.watched)
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes must be a time, more than 0, got {self.minutes}")
 
@@ -80,6 +83,7 @@ def studied(name: str, one_of_all: bool, options: ReproduceOptions, data: DataOp
     if one_of_all and translates:
         model, mine.data = None, options.pairs
     study = chosen(STUDIES[name](options.scale, mine, model), options.rows)
+    study = replace(study, watched=options.watched or study.watched)
     task = "translation" if translates else "completion"
     if options.output_dir is None:
         return study, Path("reproduced") / slug(f"{task}-{options.scale}")
