@@ -5,8 +5,16 @@ import json
 import pytest
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> & <b>bold</b>"
-FIGURES = {"lm": 40.0, "edit": 0.9, "nontermination": 0.2, "repetition": 0.1, "length": 12.5, "perplexity": 22.0}
-START = FIGURES | {"lm": 80.0, "nontermination": 0.4, "length": 50.0, "perplexity": 20.0}
+FIGURES = {
+    "lm": 40.0,
+    "lm_with_prefix": 100.0,
+    "edit": 0.9,
+    "nontermination": 0.2,
+    "repetition": 0.1,
+    "length": 12.5,
+    "perplexity": 22.0,
+}
+START = FIGURES | {"lm": 80.0, "lm_with_prefix": 140.0, "nontermination": 0.4, "length": 50.0, "perplexity": 20.0}
 SIGNATURE = "data:docs@valid#30|context:10|decoder:greedy|cap:60|mgs:0.1.0"
 
 

@@ -129,12 +129,6 @@ PAPER: dict[str, Table] = {
     "temperature": {"MGS-LM": MIXING["MGS-LM"]},
 }
 
-#: The main table as a page has it, whose tables know one LM column.
-COMPLETION = {
-    row: {"lm" if column == "lm_with_prefix" else column: figure for column, figure in splits["test"].items()}
-    for row, splits in MAIN.items()
-}
-
 
 def paper_row(
     method: str, cost: str | None, translates: bool, split: str = "test", scratch: bool = False
@@ -146,9 +140,8 @@ def paper_row(
     'MGS-edit'
     """
     wanted = method if method in ("mle", "human") else f"{method}-{cost}"
-    for row in TRANSLATION if translates else COMPLETION:
+    for row, splits in (TRANSLATION if translates else MAIN).items():
         anew = method == "mle" or row.endswith("(train)") == scratch
         if row.split(" ")[0].lower() == wanted.lower() and anew:
-            figures = TRANSLATION[row].get(split, TRANSLATION[row]["test"]) if translates else COMPLETION[row]
-            return row, figures
+            return row, splits.get(split, splits["test"])
     return "", {}
