@@ -1,6 +1,8 @@
 """What the README and the docs say holds: the example runs, options exist, links lead somewhere."""
 
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -27,6 +29,20 @@ def test_the_python_example_runs(tmp_path, gpt2, tokenizer, sentences):
     exec(code, scope)
     assert scope["trainer"].state.global_step == 1
     assert (tmp_path / "out" / "metrics.jsonl").read_text().count("\n") == 1
+
+
+def test_tables_are_what_results_say(tmp_path):
+    script = [sys.executable, ROOT / "scripts" / "fill_tables.py"]
+    files = [file for file in (*PAGES, *ROOT.glob("results/**/*.md")) if "<!-- table" in file.read_text("utf-8")]
+    assert ROOT / "README.md" in files
+    subprocess.run([*script, "--check", *files], check=True)
+    changed = tmp_path / "README.md"
+    changed.write_text(README.replace("| 42.02 |", "| 43.02 |"), encoding="utf-8")
+    refused = subprocess.run([*script, "--check", changed], capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "not what results say" in refused.stderr
+    subprocess.run([*script, changed], check=True)
+    assert changed.read_text(encoding="utf-8") == README
 
 
 def test_options_in_the_table_exist():
