@@ -8,7 +8,7 @@ import torch
 from mgs.candidates import Candidates
 from mgs.decoding import Decoder
 from mgs.methods import MGS, Key
-from mgs.methods.mgs import parts
+from mgs.methods.parts import parts
 from mgs.search import Proposal, ProposalForm, Temperature
 from mgs.types import Batch, Example
 
