@@ -6,8 +6,9 @@ import math
 import pytest
 import torch
 
+from mgs.candidates import Candidates
 from mgs.decoding import Decoder
-from mgs.errors import CostError, UserError
+from mgs.errors import CostError, NonFinite, UserError
 from mgs.methods import MGS, Key, mle_loss
 from mgs.search import Proposal, ProposalForm, Temperature
 from mgs.types import Batch
@@ -105,6 +106,16 @@ def test_staying_is_never_refused_and_way_back_is_open(make_gpt2, batch, make_ta
 def test_a_budget_needs_a_start(make_task):
     with pytest.raises(UserError, match="likelihood_budget"):
         MGS(make_task(), likelihood_budget=0.02)
+
+
+def test_a_likelihood_that_is_not_finite_is_said_unless_it_is_refused(gpt2, make_gpt2, batch, make_task, monkeypatch):
+    monkeypatch.setattr(Candidates, "nlls", lambda *args: [math.inf, 1.0, 1.0, 1.0])
+    with pytest.raises(NonFinite, match="likelihood of a candidate"):
+        MGS(make_task(), num_candidates=3, likelihood_weight=1.0)(gpt2, batch, KEY)
+    method = MGS(make_task(), LONG, 3, likelihood_weight=1.0, likelihood_budget=9.0, anchor=make_gpt2())
+    log = method(gpt2, batch, KEY).log
+    assert (log["refused"], log["weights"][0]) == (1, 0.0)
+    assert sum(log["weights"]) == pytest.approx(1.0)
 
 
 # -- halving ----------------------------------------------------------------------------------------------------------

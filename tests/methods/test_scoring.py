@@ -83,6 +83,7 @@ def test_rows_are_dealt_and_weighted(num):
         ([2.0197, 1.0], 2.0, False, set()),
         ([3.0, 2.5], 2.0, False, {0, 1}),
         ([2.2, 2.1, 2.3, 2.2], 2.2, False, {2}),  # θ is over the budget: what is nearer to it may pass
+        ([2.0, math.inf, math.nan], 2.0, False, {1, 2}),
         ([2.3, 2.1, 2.3], 2.2, True, {2}),  # staying may always, rounding or not
     ],
 )

@@ -160,15 +160,17 @@ class MGS(Stateless):
         numbers: list[Number] = list(range(len(proposal)))
         if not self.likelihood_weight and self.likelihood_budget is None:
             return [0.0] * len(numbers), set(), {}
-        find = partial(self.candidates.nlls, model, proposal)
-        if self.likelihood_budget is None:
-            nlls = self.dealt.means(find, numbers, batch, num_targets, TOGETHER)
-            return nlls, set(), {"nlls": nlls}
+        find, refused = partial(self.candidates.nlls, model, proposal), set[int]()
         *nlls, base = self.dealt.means(find, [*numbers, None], batch, num_targets, TOGETHER)
-        (start,) = self.dealt.means(self._start_nlls, [None], batch, num_targets)
-        likelihoods = Likelihoods(nlls, base, start, self.likelihood_budget)
-        refused = likelihoods.refused(self.form.stay)
-        return nlls, refused, {"nlls": nlls, "refused": len(refused), "nll_over_start": likelihoods.over_start}
+        log: dict[str, Any] = {"nlls": nlls}
+        if self.likelihood_budget is not None:
+            (start,) = self.dealt.means(self._start_nlls, [None], batch, num_targets)
+            likelihoods = Likelihoods(nlls, base, start, self.likelihood_budget)
+            refused = likelihoods.refused(self.form.stay)
+            log |= {"refused": len(refused), "nll_over_start": likelihoods.over_start}
+        if not all(math.isfinite(nll) for k, nll in enumerate(nlls) if k not in refused):
+            raise NonFinite("the likelihood of a candidate is not finite: shorter lengths or less noise may help")
+        return nlls, refused, log
 
     def _start_nlls(self, numbers: Sequence[Number], batch: Batch) -> list[float]:
         """Of the weights that the run started from, once for each number."""

@@ -58,10 +58,10 @@ class Likelihoods:
         return self.base - self.start
 
     def refused(self, stay: bool) -> set[int]:
-        """Candidates over the budget. Where θ is over it itself, those that are nearer to it than θ may pass, and
-        staying may always."""
+        """Candidates over the budget, or of no likelihood at all. Where θ itself is over it, those nearer
+        to it than θ may pass, and staying may always."""
         most = max(self.base, self.start + math.log1p(self.budget))
-        return {k for k, nll in enumerate(self.nlls) if nll > most and not (stay and k == 0)}
+        return {k for k, nll in enumerate(self.nlls) if not (nll <= most or (stay and k == 0))}
 
 
 @dataclass(frozen=True)
