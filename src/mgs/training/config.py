@@ -177,9 +177,7 @@ class MGSConfig(SequenceConfig):
     stratified: bool = option(True, "Deal candidates to centres in proportion instead of at random.")
     stay: bool = option(False, "Make candidate 0 the current weights themselves.")
     score_prefixes: int | None = option(None, "Prefixes of the batch that score candidates (default: all).")
-    score_apart: bool = option(
-        False, "Take gradients from the other prefixes alone; at least one, where a batch has no others."
-    )
+    score_apart: bool = option(False, "Take gradients only from prefixes that do not score; a batch's last never does.")
     halvings: int = option(0, "Times that the worse half of the candidates is dropped while prefixes are scored.")
     likelihood_weight: float = option(0.0, "Weight in a candidate's cost of its -log p of a target token.")
     likelihood_budget: float | None = option(
