@@ -23,6 +23,14 @@ def test_rows_chosen_from_a_share_are_still_of_its_batch(batch):
     assert rows.max_target == 4
 
 
+def test_a_share_of_a_share_is_of_the_whole_batch(batch):
+    share = batch.share(range(1, 4)).share(range(1, 3))
+    assert share.prefixes == [(2,), (3,)]
+    assert list(share.numbers) == [2, 3]
+    assert share.all is batch
+    assert not batch.share(range(1, 4)).share(range(0)).counts
+
+
 def test_rows_chosen_from_a_batch_are_a_batch(batch):
     rows = batch.select([2, 0])
     assert list(rows.numbers) == [0, 1]

@@ -79,8 +79,9 @@ class Batch:
         return Batch([self.examples[row] for row in rows], self.whole, numbers)
 
     def share(self, rows: Sequence[int]) -> Batch:
-        """One process's rows. If there are none it gets the first, to go the same way as the others, for nothing."""
-        return Batch([self.examples[row] for row in rows or [0]], self, tuple(rows))
+        """One process's rows, or one round's. If there are none it gets the first, to go the same way as the others,
+        for nothing."""
+        return Batch([self.examples[row] for row in rows or [0]], self.all, tuple(self.numbers[row] for row in rows))
 
 
 class Text(str):

@@ -14,7 +14,7 @@ from mgs.candidates.gpu import DenseBuffers, precise
 from mgs.candidates.siblings import Member, siblings
 from mgs.costs import Cost
 from mgs.decoding import Decoder, fixed, row_keys
-from mgs.models import searched_parameters
+from mgs.models import score, searched_parameters
 from mgs.search import Proposal, ProposalForm
 from mgs.types import Batch, Example
 
@@ -131,6 +131,25 @@ def one_by_one(model, proposal, decoder):
         with perturbed(model, {} if k is None else proposal.sample(k)):
             out[k] = decoder.generate(model, PREFIXES, CAP, 0, row_keys(range(len(PREFIXES)), 7))
     return out
+
+
+@pytest.mark.parametrize("make", [gpt2, llama, marian, lora])
+@pytest.mark.parametrize(
+    "form", [{}, {"rank": 1}, {"rank": 2, "lengths": (0.5, 1.0)}], ids=["dense", "thin", "lengths"]
+)
+def test_likelihoods_are_those_of_perturbed_copies(plain_kernels, make, form):
+    model, numbers = made(make), [*range(5), None]
+    proposal = proposal_of(model, **form)
+    targets = [(4, 7, 0), (11, 2, 90, 5, 6, 0), (0,)]
+    expected = []
+    for k in numbers:
+        with perturbed(model, {} if k is None else proposal.sample(k)):
+            expected.append(-sum(score(model, PREFIXES, targets)) / 10)
+    batch = Batch([Example(*pair) for pair in zip(PREFIXES, targets, strict=True)])
+    engine = Candidates(Task(Ids(), Decoder(), Cost.of("edit"), CAP))
+    assert engine.nlls(model, proposal, numbers, batch) == pytest.approx(expected, abs=1e-5)
+    assert len({round(value, 4) for value in expected}) > 3
+    assert ("many_rows" in plain_kernels) == ("rank" in form)
 
 
 @pytest.mark.parametrize("make", [gpt2, llama, marian, lora])

@@ -182,8 +182,9 @@ def test_the_lm_cost_of_a_group_does_not_depend_on_the_others(gpt2, tokenizer):
     assert together[3:] == cost.means(rows[3:], prefixes, prefixes=prefixes)
 
 
-def test_where_rows_are_dealt_to_processes_one_value_for_all_is_refused():
-    cost = Cost("corpus", one_for_all, by_sequence=True)
-    with pytest.raises(CostError, match="leave out shard_data"):
+@pytest.mark.parametrize("option", ["shard_data", "halvings"])
+def test_where_parts_of_batches_are_asked_about_one_value_for_all_is_refused(option):
+    cost = Cost("corpus", one_for_all, by_sequence=option)
+    with pytest.raises(CostError, match=f"leave out {option}"):
         cost.means(GROUPS, REFERENCES, **COLUMNS)
     assert cost.mean(GROUPS[0], REFERENCES, **COLUMNS) == Cost.of(one_for_all).mean(GROUPS[0], REFERENCES, **COLUMNS)

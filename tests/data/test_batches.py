@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgs.data import BatchStream, token_batches
+from mgs.data import BatchStream, drawn_apart, token_batches
 from mgs.errors import UserError
-from mgs.types import Example
+from mgs.types import Batch, Example
 
 
 def examples_of(lengths):
@@ -178,3 +178,20 @@ def test_the_batches_of_a_seed_are_those_of_earlier_versions():
     grouped = BatchStream(examples_of(LENGTHS), 20, seed=3, by_length=True)
     plain = BatchStream(examples_of(LENGTHS), 20, seed=3)
     assert (numbers_of(plain), numbers_of(grouped)) == (PLAIN, GROUPED)
+
+
+def test_examples_are_drawn_apart_from_a_batch():
+    examples = [Example((i,), (1, i)) for i in range(20)]
+    batch = Batch(examples[3:9])
+    drawn = drawn_apart(examples, 10, batch, 1, 2)
+    assert len({example.prefix for example in drawn.examples}) == len(drawn) == 10
+    assert not {*drawn.prefixes} & {*batch.prefixes}
+    assert drawn == drawn_apart(examples, 10, batch, 1, 2) != drawn_apart(examples, 10, batch, 1, 3)
+    assert sorted(drawn_apart(examples, 50, batch, 0).prefixes) == [(i,) for i in range(20) if not 3 <= i < 9]
+    assert len(drawn_apart(examples[3:9], 4, batch, 0)) == 0
+
+
+def test_an_example_that_repeats_one_of_the_batch_is_not_apart_from_it():
+    examples = [Example((1,), (2, 0)) for _ in range(9)] + [Example((1,), (3, 0))]
+    drawn = drawn_apart(examples, 9, Batch(examples[:1]), 0)
+    assert drawn.targets == [(3, 0)]

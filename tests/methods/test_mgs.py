@@ -8,7 +8,7 @@ import torch
 from mgs.candidates import Candidates
 from mgs.decoding import Decoder
 from mgs.methods import MGS, Key
-from mgs.methods.mgs import parts
+from mgs.methods.parts import parts
 from mgs.search import Proposal, ProposalForm, Temperature
 from mgs.types import Batch, Example
 
@@ -131,6 +131,26 @@ def test_scoring_fewer_prefixes_leaves_the_gradient_to_the_whole_batch(
     assert_same(outcome.gradient, combine([-1.0], [ascent(gpt2, batch, grad, log_p)]))
 
 
+@pytest.mark.parametrize(("score_prefixes", "num"), [(1, 1), (3, 3), (4, 3), (100, 3)])
+def test_apart_the_prefixes_that_score_give_no_gradient(
+    gpt2, batch, make_task, grad, log_p, combine, assert_same, score_prefixes, num
+):
+    form = ProposalForm(components="mle", noise=0.0)
+    method = MGS(make_task(), form, num_candidates=1, score_prefixes=score_prefixes, score_apart=True)
+    outcome = method(gpt2, batch, KEY)
+    assert outcome.log["num_scored"] == num  # the last row is always left to the gradient
+    others = Batch(batch.examples[num:])
+    assert_same(outcome.gradient, combine([-1.0], [ascent(gpt2, others, grad, log_p)]))
+    there = moved(gpt2, ascent(gpt2, others, grad, log_p))
+    assert outcome.log["costs"] == pytest.approx([make_task().mean_cost(there, Batch(batch.examples[:num]))])
+
+
+def test_a_batch_of_one_row_scores_and_gives_the_gradient(gpt2, batch, make_task):
+    one = Batch(batch.examples[:1])
+    apart = MGS(make_task(), score_prefixes=1, score_apart=True)(gpt2, one, KEY)
+    assert apart.log == MGS(make_task())(gpt2, one, KEY).log
+
+
 def test_the_base_is_decoded_only_for_the_log(gpt2, batch, make_task, monkeypatch):
     task, decode, decoded = make_task(), Candidates.decode, []
 
@@ -178,6 +198,21 @@ def test_the_log_adds_the_batch_to_what_an_update_reports(gpt2, batch, make_task
         "update_norm",
         "variance",
     } <= log.keys()
+
+
+def test_the_log_tells_the_parts_apart(gpt2, batch, make_task, grad, log_p):
+    batch = Batch([*batch.examples, Example((1, 3), (1,) * 12 + (0,))])
+    method = MGS(make_task(), num_gradients=2, split="length", max_gradient_norm=0.1)
+    log = method(gpt2, batch, KEY).log
+    cut = [Batch([batch.examples[i] for i in rows]) for rows in ((2, 1), (0, 3, 4))]
+    free = [ascent(gpt2, part, grad, log_p, max_norm=1e9) for part in cut]
+    a, b = (torch.cat([tensor.flatten() for tensor in g.values()]) for g in free)
+    assert [part["norm"] for part in log["parts"]] == pytest.approx([float(a.norm()), float(b.norm())], rel=1e-4)
+    cosine = float(torch.cosine_similarity(a, b, dim=0))
+    assert [part["alignment"] for part in log["parts"]] == pytest.approx([cosine] * 2, abs=1e-5)
+    assert [part["mean_target"] for part in log["parts"]] == [1.5, 19 / 3]
+    assert [part["guide"] for part in log["parts"]] == log["guides"] == ["mle", "mle"]
+    assert sum(part["loss"] for part in log["parts"]) / 2 == pytest.approx(log["mle_loss"])
 
 
 def test_only_searched_parameters_are_searched(gpt2, batch, make_task):

@@ -7,7 +7,16 @@ import pytest
 import torch
 
 from mgs.errors import UserError
-from mgs.search import Proposal, ProposalForm, Temperature, effective_sample_size, mgs_update, noise, variance
+from mgs.search import (
+    Proposal,
+    ProposalForm,
+    Temperature,
+    effective_sample_size,
+    importance_weights,
+    mgs_update,
+    noise,
+    variance,
+)
 from mgs.search.directions import norm, normal
 
 
@@ -277,3 +286,31 @@ def test_repeated_updates_minimise_a_cost_that_cannot_be_differentiated():
     assert start == 5.0  # where doing nothing would leave it
     assert cost(follower) == 4.0  # where the gradient alone leads
     assert cost(theta) <= 0.75
+
+
+@pytest.mark.parametrize("temperature", [Temperature(2.0), Temperature(None, 0.5)])
+def test_only_candidates_that_are_allowed_have_weight(temperature):
+    many = proposal(num=6)
+    costs = bumps(many)
+    update = mgs_update(many, costs, temperature, allowed=[1, 2, 5])
+    assert [bool(weight) for weight in update.weights] == [False, True, True, False, False, True]
+    density = many.log_densities()
+    own, theirs = ([values[k] for k in (1, 2, 5)] for values in (costs, density))
+    expected = importance_weights(0.0, own, theirs, update.temperature)
+    torch.testing.assert_close(update.weights[[1, 2, 5]], expected)
+    assert update.temperature == temperature.for_step(own, theirs)
+    assert update.log()["best_cost"] == min(own)
+    for name, tensor in update.direction.items():
+        wanted = sum(float(w) * many.sample(k)[name] for k, w in enumerate(update.weights))
+        torch.testing.assert_close(tensor, wanted, rtol=1e-4, atol=1e-6)
+    everyone = mgs_update(many, costs, temperature, allowed=range(6))
+    assert torch.equal(everyone.weights, mgs_update(many, costs, temperature).weights)
+
+
+def test_where_none_is_allowed_the_update_is_zero():
+    many = proposal(num=4)
+    update = mgs_update(many, bumps(many), Temperature(None), allowed=[])
+    assert not any(tensor.any() for tensor in update.direction.values())
+    log = update.log()
+    assert (log["weights"], log["effective"], log["winner"], log["mle_won"]) == ([0.0] * 4, 0.0, "zero", 0.0)
+    assert log["best_cost"] == min(log["costs"])

@@ -46,8 +46,19 @@ def run(make_trainer, finish, letters, tmp_path):
         {"cost": "edit", "rank": 1, "num_candidates": 2, "log_base": True},
         {"cost": "lm", "decoder": "beam-2", "gradient_accumulation_steps": 2, "max_steps": 2},
         {"cost": "lm", "decoder": "sample", "keep_best": False, "temperature": "auto"},
+        {"cost": "lm", "likelihood_weight": 0.3, "likelihood_budget": 0.0, "num_candidates": 9, "lengths": [0.1, 1.0]},
+        {"decoder": "sample", "halvings": 2, "score_prefixes": 4, "score_apart": True, "log_base": True, "stay": True},
+        {"cost": "edit", "probe_transfer": 2, "num_gradients": 2, "likelihood_weight": 1.0, "rank": 1},
     ],
-    ids=["lm", "low rank, fewer candidates than processes", "beams", "samples"],
+    ids=[
+        "lm",
+        "low rank, fewer candidates than processes",
+        "beams",
+        "samples",
+        "likelihood",
+        "halvings",
+        "probes of transfer",
+    ],
 )
 def test_candidates_dealt_to_processes_give_the_same_weights_and_log(run, options):
     one, two, three = (run(num, **SETTINGS | options) for num in (1, 2, 3))
@@ -99,8 +110,9 @@ def constant(hypotheses, references):
         ("pg", {"mle_share": 0.3, "max_steps": 4, "batch_tokens": 24}),
         ("mgs", {"shard_data": True, "num_gradients": 2, "noise": 0.0, "log_base": True}),
         ("mgs", {"shard_data": True, "score_prefixes": 1, "decoder": "sample"}),
+        ("mgs", {"shard_data": True, "halvings": 1, "decoder": "sample", "likelihood_budget": 0.01, "lengths": [0.3]}),
     ],
-    ids=["mle", "mle of single rows", "mrt", "pg", "mgs", "mgs that scores one row"],
+    ids=["mle", "mle of single rows", "mrt", "pg", "mgs", "mgs that scores one row", "mgs with likelihoods"],
 )
 def test_rows_dealt_to_processes_give_the_same_weights_but_for_rounding(run, make_model, method, options):
     options = {"eval_strategy": "no", "optim": "sgd", "max_steps": 3} | options
@@ -111,8 +123,16 @@ def test_rows_dealt_to_processes_give_the_same_weights_but_for_rounding(run, mak
     assert any(not torch.allclose(ours[name], start[name], atol=1e-4) for name in ours)
     for mine, other in zip(log_of(one), log_of(three), strict=True):
         assert mine.keys() == other.keys()
-        for name, value in mine.items():
-            assert value == (other[name] if isinstance(value, str) else pytest.approx(other[name], abs=1e-3)), name
+        assert close(mine, other)
+
+
+def close(one, other):
+    """The same but for rounding, also within lists and tables."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    return one == other if one is None or isinstance(one, str) else one == pytest.approx(other, abs=1e-3)
 
 
 def test_dropout_differs_from_process_to_process_where_rows_do(run, make_model):

@@ -56,6 +56,40 @@ def test_mgs_logs_what_its_search_did(make_trainer, entries, tmp_path):
         assert entry["target_lengths"] == [len(target) for target in batch.targets]
 
 
+def test_a_probe_of_transfer_leaves_the_run_as_it_is(make_trainer, entries, assert_same_weights, tmp_path):
+    options = {"max_steps": 4, "num_candidates": 6, "score_prefixes": 3, "eval_strategy": "no", "decoder": "sample"}
+    plain = make_trainer("mgs", tmp_path / "plain", length, **options)
+    probing = make_trainer("mgs", tmp_path / "probing", length, probe_transfer=2, **options)
+    plain.train()
+    probing.train()
+    assert_same_weights(plain.model, probing.model)
+    probes = {"transfer", "transfer_by", "probe_costs"}
+    for one, other in zip(entries(tmp_path / "plain"), entries(tmp_path / "probing"), strict=True):
+        assert one == {name: value for name, value in other.items() if name not in probes}
+        assert (probes <= other.keys()) == (one["step"] in (1, 3))
+        assert len(other.get("probe_costs", [0] * 6)) == 6
+
+
+def test_the_prefixes_of_a_probe_are_training_data_apart_from_the_batch(make_trainer, tmp_path):
+    trainer = make_trainer("mgs", tmp_path, eval_strategy="no")
+    batch = trainer.get_train_dataloader().dataset[0]
+    fresh = trainer.method.fresh(30, batch, Key(0, 3))
+    assert len(fresh) == 30
+    assert all(example in trainer.train_dataset.examples for example in fresh.examples)
+    assert not any(example in batch.examples for example in fresh.examples)
+
+
+def test_a_budget_is_counted_from_the_weights_at_the_start(make_trainer, tmp_path):
+    trainer = make_trainer("mgs", tmp_path, likelihood_budget=0.02)
+    start = weights_of(trainer.model)
+    assert trainer.method.anchor is trainer.scorer  # which is frozen anyway
+    trainer.train()
+    for name, p in trainer.method.anchor.named_parameters():
+        assert torch.equal(p, start[name])
+        assert not p.requires_grad
+    assert make_trainer("mgs", tmp_path).method.anchor is None
+
+
 @pytest.mark.parametrize(("method", "key"), [("mrt", "risk"), ("pg", "baseline")])
 def test_mrt_and_pg_log_their_samples_and_the_coin(make_trainer, entries, tmp_path, method, key):
     make_trainer(method, tmp_path, max_steps=6, mle_share=0.5, num_samples=3).train()

@@ -69,3 +69,27 @@ def test_every_method_updates_an_encoder_decoder_model(trainer, config, model, t
     changed = [name for name, tensor in made.model.state_dict().items() if not torch.equal(tensor, before[name])]
     assert {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"} <= set(changed)
     assert not any("embed_positions" in name for name in changed)  # frozen, and shared by all candidates
+
+
+def test_a_budget_of_likelihood_for_a_model_that_no_cost_needs_a_copy_of(model, tokenizer, pairs, tmp_path, entries):
+    config = MGSConfig(
+        output_dir=str(tmp_path),
+        max_steps=2,
+        eval_strategy="no",
+        likelihood_budget=0.0,
+        likelihood_weight=0.1,
+        lengths=[-1.0, 1.0],
+        noise=0.0,
+        num_candidates=6,
+        mix=0.0,
+        **COMMON,
+    )
+    trainer = MGSTrainer(model, "sbleu", config, pairs, processing_class=tokenizer)
+    assert trainer.scorer is None
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    trainer.train()
+    assert all(torch.equal(p, start[name]) for name, p in trainer.method.anchor.named_parameters())
+    assert any(not torch.equal(p, start[name]) for name, p in model.named_parameters())
+    log = entries(tmp_path)
+    assert [(weight == 0) for weight in log[0]["weights"]] == [length < 0 for length in log[0]["lengths"]]
+    assert log[0]["refused"] == 3

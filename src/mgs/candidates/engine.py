@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from mgs.candidates.forms import Number, in_order, is_factored, stand_ins
 from mgs.candidates.gpu import OnGPU, Rows, Work, precise
 from mgs.candidates.groups import Groups
+from mgs.candidates.likelihood import TOGETHER, mean_nlls
 from mgs.candidates.perturbed import perturbed
 from mgs.candidates.probe import swappable
 from mgs.candidates.swap import swapped, watched
@@ -28,6 +30,7 @@ from mgs.models import searched_parameters
 from mgs.search import Proposal
 from mgs.types import Batch
 
+T = TypeVar("T")
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 16_384}
 MEMORY_SHARE = 0.6  # of what is free; the rest is for what an estimate does not see
 
@@ -69,23 +72,50 @@ class Candidates:
         done: Callable[[int], object] = lambda num: None,
     ) -> dict[Number, Rows]:
         """What each candidate makes of every prefix."""
-        out: dict[Number, Rows] = {}
-        left = in_order(proposal, numbers)
+        decode = self._together if self._batches(model) else self._alone
+
+        def group(some: list[Number], at_once: int) -> list[Rows]:
+            return decode(model, proposal, some, self._work(model, batch, noise, at_once))
+
+        return self._in_groups(model, proposal, numbers, batch, group, done)
+
+    def nlls(self, model: nn.Module, proposal: Proposal, numbers: Sequence[Number], batch: Batch) -> list[float]:
+        """−log p of a target token, the mean over the batch, under each candidate; None is θ itself."""
         together = self._batches(model)
+        found: dict[Number, float] = {}
+
+        def group(some: list[Number], at_once: int) -> list[float]:
+            return mean_nlls(model, proposal, some, batch, at_once, together)
+
+        for start in range(0, len(numbers), TOGETHER):
+            found |= self._in_groups(model, proposal, numbers[start : start + TOGETHER], batch, group)
+        return [found[number] for number in numbers]
+
+    def _in_groups(
+        self,
+        model: nn.Module,
+        proposal: Proposal,
+        numbers: Sequence[Number],
+        batch: Batch,
+        work: Callable[[list[Number], int], list[T]],
+        done: Callable[[int], object] = lambda num: None,
+    ) -> dict[Number, T]:
+        """What `work` finds for each candidate, given as many of them, and of rows at once, as fit the memory."""
+        out: dict[Number, T] = {}
+        left = in_order(proposal, numbers)
         while left:
-            num, at_once = self._plan(model, proposal, batch, len(left) if together else 1)
+            num, at_once = self._plan(model, proposal, batch, len(left) if self._batches(model) else 1)
             some = left[:num]
-            rows: list[Rows] | None = None
+            found: list[T] | None = None
             try:
-                decode = self._together if together else self._alone
-                rows = decode(model, proposal, some, self._work(model, batch, noise, at_once))
+                found = work(some, at_once)
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error) or num * at_once == 1:
                     raise
-            if rows is None:  # only here is the error gone, and with it the frames that hold what filled the memory
+            if found is None:  # only here is the error gone, and with it the frames that hold what filled the memory
                 self._halve(num, at_once)
                 continue
-            out.update(zip(some, rows, strict=True))
+            out.update(zip(some, found, strict=True))
             left = left[num:]
             done(num)
         return out

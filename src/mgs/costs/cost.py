@@ -36,13 +36,13 @@ COST_NAMES = ("lm", *COSTS)
 
 @dataclass(frozen=True)
 class Cost:
-    """A named cost whose values have been checked. A call may take `seconds`; with `by_sequence` the rows of a batch
-    are dealt to processes, which makes one value for all of them together impossible."""
+    """A named cost whose values have been checked. A call may take `seconds`; `by_sequence` is the option, if any, that
+    asks about parts of a batch, which makes one value for all of its rows together impossible."""
 
     name: str
     function: CostFunction
     seconds: float | None = None
-    by_sequence: bool = False
+    by_sequence: str | None = None
 
     @property
     def reads_text(self) -> bool:
@@ -97,8 +97,8 @@ class Cost:
         values = self._call(groups[0], references, columns)
         if isinstance(values, float) and self.by_sequence and len(references) > 1:
             raise CostError(
-                f"the cost {self.name!r} gave one value for the whole corpus, of which each process has only a part: "
-                "leave out shard_data, and candidates are dealt to processes instead"
+                f"the cost {self.name!r} gave one value for the whole corpus, but is asked about parts of each batch: "
+                f"leave out {self.by_sequence}, or return one value a sequence"
             )
         if isinstance(values, float) or getattr(self.function, "by_group", False):
             return [_mean(values), *(self.mean(group, references, **columns) for group in groups[1:])]

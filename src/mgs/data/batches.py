@@ -69,6 +69,14 @@ def epoch_batches(lengths: Lengths, budget: int, seed: int, epoch: int, by_lengt
     return batches
 
 
+def drawn_apart(examples: Sequence[Example], num: int, batch: Batch, *where: int) -> Batch:
+    """`num` examples that are not in `batch`, or as many as there are, always the same for the same `where`."""
+    taken = {(example.prefix, example.target) for example in batch.examples}
+    drawn = random.Random(repr(where)).sample(range(len(examples)), min(len(examples), num + len(batch)))
+    others = [examples[i] for i in drawn if (examples[i].prefix, examples[i].target) not in taken]
+    return Batch(others[:num])
+
+
 class BatchStream(Sequence[Batch]):
     """The batches of a whole run: `num_batches` of them, or those of `num_epochs`.
 

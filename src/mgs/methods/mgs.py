@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
 from tqdm.auto import tqdm
 
 from mgs.candidates import Candidates, Task
-from mgs.errors import NonFinite
+from mgs.candidates.forms import Number
+from mgs.candidates.likelihood import TOGETHER, num_targets
+from mgs.errors import NonFinite, UserError
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
+from mgs.methods.parts import alignments, described, divided, parts
 from mgs.methods.risk import risk_gradient
+from mgs.methods.scoring import Dealt, Likelihoods, scores
+from mgs.methods.transfer import transfer_log
+from mgs.models import score
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
 
-SPLITS = ("order", "length")
 GUIDES = ("mle", "risk")
 
 
@@ -36,7 +41,12 @@ class MGS(Stateless):
 
     `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of its own: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
-    `score_prefixes` of them, score every candidate. `log_base` also decodes θ itself, which only the log needs.
+    `score_prefixes` of them, score every candidate; with `score_apart` only the others give gradients. `halvings` lets
+    the worse half go after a part of the rows. `log_base` also decodes θ itself, which only the log needs.
+
+    `likelihood_weight` λ adds λ times the negative log-likelihood of a target token to a candidate's cost;
+    `likelihood_budget` refuses candidates whose perplexity is more than that share above that of `anchor`, the weights
+    the run started from. Every `probe_transfer` updates the log says how candidates do on prefixes that `fresh` draws.
     """
 
     task: Task
@@ -48,6 +58,13 @@ class MGS(Stateless):
     num_gradients: int = 1
     split: str = "order"
     score_prefixes: int | None = None
+    score_apart: bool = False
+    halvings: int = 0
+    likelihood_weight: float = 0.0
+    likelihood_budget: float | None = None
+    anchor: nn.Module | None = None
+    probe_transfer: int = 0
+    fresh: Callable[[int, Batch, Key], Batch] | None = None  # so many rows that are not in the batch
     max_gradient_norm: float = 1.0
     log_base: bool = False
     bf16: bool = False
@@ -58,46 +75,65 @@ class MGS(Stateless):
     name: str = "mgs"
 
     def __post_init__(self) -> None:
+        if self.halvings and not self.task.cost.by_sequence:
+            self.task = replace(self.task, cost=replace(self.task.cost, by_sequence="halvings"))
+        if self.likelihood_budget is not None and self.anchor is None:
+            raise UserError("likelihood_budget is counted from a model: give the one that training starts from, anchor")
         self.candidates = Candidates(self.task)
+        self.dealt = Dealt(self.ranks, self.shard_data)
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
-        scored = batch.select(range(min(len(batch), self.score_prefixes or len(batch))))
-        gradients, losses = self._gradients(model, batch, key)  # Algorithm 1, line 3
+        scored, rest = divided(batch, self.score_prefixes, self.score_apart)
+        gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
         proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
-        costs = self._costs(model, proposal, scored, key)  # lines 6 and 7
-        base_cost = costs.pop() if self.log_base else None
-        update = mgs_update(proposal, costs, self.temperature, base_cost)  # lines 8 and 9
-        each = len(gradients) // len(self.guides)
-        by_guide = {guide: losses[i * each : (i + 1) * each] for i, guide in enumerate(self.guides)}
-        log = update.log() | {f"{guide}_loss": sum(part) / len(part) for guide, part in by_guide.items()}
+        nlls, refused, said = self._likelihoods(model, proposal, scored)
+        compute = partial(self._costs, model, proposal, key)  # lines 6 and 7
+        found = scores(compute, len(proposal), scored, self.halvings, refused, self.form.stay, self.log_base)
+        weighed = [cost + self.likelihood_weight * nll for cost, nll in zip(found.costs, nlls, strict=True)]
+        allowed = [k for k in found.finalists if k not in refused]
+        update = mgs_update(proposal, weighed, self.temperature, found.base, allowed)  # lines 8 and 9
+        best = min(found.costs[k] for k in allowed or range(len(proposal)))
+        log = update.log() | {"costs": found.costs, "best_cost": best} | found.log() | said
+        log |= self._of_parts(proposal, facts)
         log |= {
             "gradient_norm": norm(gradients[0]),
-            "guides": [guide for guide in self.guides for _ in range(each)],  # of each gradient
             "num_scored": len(scored),
             "max_target": batch.max_target,
             "target_lengths": [len(target) for target in batch.targets],
         }
+        fresh = self._probe(model, proposal, batch, len(scored), key)
+        log |= transfer_log(update, found.costs, fresh, found.finalists) if fresh else {}
         descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
-        return Outcome(descent, update.base_cost if update.base_cost is not None else min(update.costs), log)
+        return Outcome(descent, best if found.base is None else found.base, log)
 
-    def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[float]]:
-        """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, −∇ of the expected cost. The same on
-        every rank: by the same computation, or, with `shard_data`, as the mean of what they make of their rows."""
+    def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the log says of each gradient, so that one can tell which of them win."""
+        guides = [fact["guide"] for fact in facts]
+        losses = {guide: [fact["loss"] for fact in facts if fact["guide"] == guide] for guide in self.guides}
+        log: dict[str, Any] = {f"{guide}_loss": sum(each) / len(each) for guide, each in losses.items()}
+        aligned = zip(facts, alignments(proposal.gram()), strict=True)
+        return log | {"guides": guides, "parts": [fact | {"alignment": cosine} for fact, cosine in aligned]}
+
+    def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[dict]]:
+        """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, −∇ of the expected cost; and facts about
+        each for the log. The same on every rank: by the same computation, or, with `shard_data`, as the mean of what
+        they make of their rows."""
         model.train()
         over = self.ranks if self.shard_data else ALONE
         if over.size > 1:
             torch.manual_seed(key.number("share", over.rank))  # of the dropout
-        gradients, losses = [], []
+        gradients, facts = [], []
         cut = [(guide, part) for guide in self.guides for part in parts(batch, self.num_gradients, self.split)]
         for guide, part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             mine = part.share(over.share(len(part)))
             whole = averaged(over, mine, partial(self._gradient, model, mine, guide, key))
-            if not math.isfinite(norm(whole.gradient)):
+            length = norm(whole.gradient)
+            if not math.isfinite(length):
                 raise NonFinite(f"the {guide.upper()} gradient of update {key.step + 1} is not finite")
             ascent = dict(zip(whole.gradient, torch._foreach_neg(list(whole.gradient.values())), strict=True))
             gradients.append(clipped(ascent, self.max_gradient_norm))
-            losses.append(whole.loss)
-        return gradients, losses
+            facts.append({"guide": guide, "loss": whole.loss, "norm": length, **described(part)})
+        return gradients, facts
 
     def _gradient(self, model: nn.Module, batch: Batch, guide: str, key: Key) -> Outcome:
         if guide == "risk":
@@ -106,28 +142,45 @@ class MGS(Stateless):
         gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(gradient, loss, weight=num_scored(batch))
 
-    def _costs(self, model: nn.Module, proposal: Proposal, batch: Batch, key: Key) -> list[float]:
-        """C(θ+Δ_k) of every candidate, and last, for the log, C(θ): each rank finds those of its candidates, or, with
-        `shard_data`, of all of them on its rows."""
-        numbers = [*range(len(proposal)), *([None] if self.log_base else [])]
-        rows = batch.share(self.ranks.share(len(batch))) if self.shard_data else batch
-        mine = numbers if self.shard_data else [numbers[i] for i in self.ranks.share(len(numbers))]
-        with tqdm(total=len(mine), desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
-            told = self.ranks.pooled(
-                lambda: self.candidates.means(model, proposal, mine, rows, key, bar.update) if rows.counts else []
-            )
-        if not self.shard_data:
-            return [cost for each in told for cost in each]
-        shares = [len(rank_rows) / len(batch) for rank_rows in self.ranks.shares(len(batch))]
-        counted = [(share, costs) for share, costs in zip(shares, told, strict=True) if share]
-        return [math.fsum(share * costs[k] for share, costs in counted) for k in range(len(numbers))]
+    def _costs(
+        self, model: nn.Module, proposal: Proposal, noise: Sequence[int], numbers: Sequence[Number], batch: Batch
+    ) -> list[float]:
+        """C(θ+Δ_k) on these rows; where `numbers` has None, C(θ)."""
 
+        def compute(mine: Sequence[Number], rows: Batch) -> list[float]:
+            with tqdm(total=len(mine), desc="candidates", leave=False, delay=3, disable=not self.progress) as bar:
+                return self.candidates.means(model, proposal, mine, rows, noise, bar.update)
 
-def parts(batch: Batch, num: int, split: str = "order") -> list[Batch]:
-    """The batch in `num` parts of nearly equal size (fewer if it has fewer rows), as drawn or by length of target."""
-    order = list(range(len(batch)))
-    if split == "length":
-        order.sort(key=lambda row: len(batch.examples[row].target))
-    num = min(num, len(batch))
-    cuts = [round(i * len(batch) / num) for i in range(num + 1)]
-    return [batch.select(order[start:end]) for start, end in pairwise(cuts)]
+        return self.dealt.means(compute, numbers, batch)
+
+    def _likelihoods(
+        self, model: nn.Module, proposal: Proposal, batch: Batch
+    ) -> tuple[list[float], set[int], dict[str, Any]]:
+        """NLL(θ+Δ_k) of every candidate, if anything asks for it, those that it refuses, and what to log."""
+        numbers: list[Number] = list(range(len(proposal)))
+        if not self.likelihood_weight and self.likelihood_budget is None:
+            return [0.0] * len(numbers), set(), {}
+        find, refused = partial(self.candidates.nlls, model, proposal), set[int]()
+        *nlls, base = self.dealt.means(find, [*numbers, None], batch, num_targets, TOGETHER)
+        log: dict[str, Any] = {"nlls": nlls}
+        if self.likelihood_budget is not None:
+            (start,) = self.dealt.means(self._start_nlls, [None], batch, num_targets)
+            likelihoods = Likelihoods(nlls, base, start, self.likelihood_budget)
+            refused = likelihoods.refused(self.form.stay)
+            log |= {"refused": len(refused), "nll_over_start": likelihoods.over_start}
+        if not all(math.isfinite(nll) for k, nll in enumerate(nlls) if k not in refused):
+            raise NonFinite("the likelihood of a candidate is not finite: shorter lengths or less noise may help")
+        return nlls, refused, log
+
+    def _start_nlls(self, numbers: Sequence[Number], batch: Batch) -> list[float]:
+        """Of the weights that the run started from, once for each number."""
+        assert self.anchor is not None
+        return [-math.fsum(score(self.anchor, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
+
+    def _probe(self, model: nn.Module, proposal: Proposal, batch: Batch, num: int, key: Key) -> list[float]:
+        """Every candidate's cost on as many fresh prefixes, at updates that are probed. It changes nothing."""
+        if not self.probe_transfer or key.step % self.probe_transfer or key.micro or self.fresh is None:
+            return []
+        rows = self.fresh(num, batch, key)
+        noise = (key.number("probe"),)
+        return self._costs(model, proposal, noise, range(len(proposal)), rows) if len(rows) else []

@@ -115,7 +115,7 @@ def score(
     """log p(Y | X), or log p(X, Y), of any number of pairs, batched by length, without gradients or dropout."""
     lengths = padded_lengths(model, prefixes, targets)
     scores = [0.0] * len(lengths)
-    budget = budget or _budget(model)
+    budget = budget or scoring_budget(model)
     with evaluating(model):
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
         for rows in token_batches(lengths, budget, order):
@@ -136,8 +136,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-def _budget(model: nn.Module) -> int:
-    """How many padded tokens one forward pass of `score` may have."""
+def scoring_budget(model: nn.Module) -> int:
+    """How many padded tokens one forward pass without gradients may have."""
     tokens = SCORING_BUDGET.get(next(model.parameters()).device.type, 4_096)
     config = getattr(model, "config", None)
     return min(tokens, LOGITS_BYTES // (4 * config.get_text_config().vocab_size)) if config is not None else tokens

@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from mgs.errors import UserError
@@ -51,11 +52,12 @@ class Temperature:
 
 @dataclass(frozen=True)
 class Update:
-    """Δ_MGS and everything that led to it."""
+    """Δ_MGS and everything that led to it. Candidates that were not `allowed` have no weight at all."""
 
     direction: Direction
     weights: Tensor
     costs: list[float]
+    allowed: list[int]
     log_density: list[float]
     components: list[str]
     gradients: list[int | None]  # which gradient each candidate is centred at; None at the origin
@@ -66,12 +68,12 @@ class Update:
 
     def log(self) -> dict[str, object]:
         """What every update reports."""
-        best = max(range(len(self.costs)), key=lambda k: float(self.weights[k]))
+        best = max(self.allowed, key=lambda k: float(self.weights[k]), default=None)  # None: the search stays
         mle = [float(w) for w, component in zip(self.weights, self.components, strict=True) if component == "mle"]
         return {
             "cost": self.base_cost,
             "costs": self.costs,
-            "best_cost": min(self.costs),
+            "best_cost": min(self.costs[k] for k in self.allowed or range(len(self.costs))),
             "weights": self.weights.tolist(),
             "weights_std": float(self.weights.std(correction=0)),
             "effective": effective_sample_size(self.weights),
@@ -79,10 +81,10 @@ class Update:
             "components": self.components,
             "gradients": self.gradients,
             "lengths": self.lengths,
-            "winner": self.components[best],
-            "winner_gradient": self.gradients[best],
-            "winner_length": self.lengths[best],
-            "mle_won": float(self.components[best] == "mle"),
+            "winner": "zero" if best is None else self.components[best],
+            "winner_gradient": None if best is None else self.gradients[best],
+            "winner_length": 0.0 if best is None else self.lengths[best],
+            "mle_won": float(best is not None and self.components[best] == "mle"),
             "mle_weight": math.fsum(mle),
             "log_density_spread": max(self.log_density) - min(self.log_density),
             "update_norm": norm(self.direction),
@@ -95,19 +97,30 @@ def mgs_update(
     costs: Sequence[float],
     temperature: Temperature = Temperature(),
     base_cost: float | None = None,
+    allowed: Sequence[int] | None = None,
 ) -> Update:
-    """Lines 8 and 9 of Algorithm 1, from the candidates' costs C(θ+Δ_k)."""
+    """Lines 8 and 9 of Algorithm 1, from the candidates' costs C(θ+Δ_k).
+
+    Where only some are `allowed` (in order, and staying, if it is a candidate, among them), the weights are theirs
+    alone; where none is, the update is zero.
+    """
     if len(costs) != len(proposal):
         raise UserError(f"{len(proposal)} candidates need as many costs, got {len(costs)}")
+    chosen = list(range(len(costs)) if allowed is None else allowed)
     log_density = proposal.log_densities()
-    alpha = temperature.for_step(costs, log_density, stay=proposal.form.stay)
-    weights = importance_weights(base_cost or 0.0, costs, log_density, alpha)  # 8, normalised as in 9
+    weights = torch.zeros(len(costs), dtype=torch.float64)
+    alpha = temperature.value or 0.0
+    if chosen:
+        own_costs, own_density = [costs[k] for k in chosen], [log_density[k] for k in chosen]
+        alpha = temperature.for_step(own_costs, own_density, stay=proposal.form.stay)
+        weights[chosen] = importance_weights(base_cost or 0.0, own_costs, own_density, alpha)  # 8, normalised as in 9
     mean = proposal.mean(weights.tolist())  # 9
     mean_square = math.fsum(w * s for w, s in zip(weights.tolist(), proposal.squared_norms(), strict=True))
     return Update(
         direction=mean,
         weights=weights,
         costs=list(costs),
+        allowed=chosen,
         log_density=log_density,
         components=proposal.components,
         gradients=[centre.gradient for centre in proposal.assigned],

@@ -165,6 +165,10 @@ class Proposal:
             return [0.0] * len(self)
         return self._log_mixture(self._squared_distances(self.form.density == "exact", self.centres)).tolist()
 
+    def gram(self) -> Tensor:
+        """⟨g_i, g_j⟩ of the gradients, (J, J)."""
+        return self._products(False)[0]
+
     def squared_norms(self) -> list[float]:
         """‖Δ_k‖² of all candidates."""
         return self._squared_distances(False, [Centre(1.0)])[:, 0].tolist()
@@ -174,13 +178,17 @@ class Proposal:
 
         Δ_k − c is a combination of gradients plus noise, so its square needs ⟨g, g⟩, ⟨ε_k, g⟩ and ‖ε_k‖² alone.
         """
-        if whitened not in self._known:
-            self._known[whitened] = self._inner_products(whitened)
-        gram_JJ, inner_KJ, squares_K = self._known[whitened]
+        gram_JJ, inner_KJ, squares_K = self._products(whitened)
         away_KCJ = self.coordinates(self.assigned)[:, None] - self.coordinates(centres)[None]
         distances = torch.einsum("kci,ij,kcj->kc", away_KCJ, gram_JJ, away_KCJ)
         distances += 2 * torch.einsum("kcj,kj->kc", away_KCJ, inner_KJ) + squares_K[:, None]
         return distances.clamp(min=0)
+
+    def _products(self, whitened: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """`_inner_products`, found once."""
+        if whitened not in self._known:
+            self._known[whitened] = self._inner_products(whitened)
+        return self._known[whitened]
 
     def _inner_products(self, whitened: bool) -> tuple[Tensor, Tensor, Tensor]:
         """⟨g_i, g_j⟩, ⟨ε_k, g_j⟩ and ‖ε_k‖², with ε_k scaled as in Δ_k."""

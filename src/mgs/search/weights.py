@@ -48,8 +48,8 @@ def importance_weights(
 
 
 def effective_sample_size(weights: Tensor) -> float:
-    """(Σ w)² / Σ w²: K for uniform weights, 1 when one candidate takes all."""
-    return float(weights.sum() ** 2 / weights.square().sum())
+    """(Σ w)² / Σ w²: K for uniform weights, 1 when one candidate takes all, 0 when none has any."""
+    return float(weights.sum() ** 2 / weights.square().sum()) if weights.any() else 0.0
 
 
 def temperature_for(

@@ -15,7 +15,8 @@ from transformers.training_args import trainer_log_levels
 
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
-from mgs.methods.mgs import GUIDES, SPLITS
+from mgs.methods.mgs import GUIDES
+from mgs.methods.parts import SPLITS
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
 from mgs.training.ranges import check_ranges
@@ -27,7 +28,8 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 #: Options of ours that `--help` leaves to `--help-all`.
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
-    *("save_total_limit", "log_base", "stratified"),
+    *("save_total_limit", "log_level_replica", "log_base", "stratified"),
+    *("score_apart", "halvings", "likelihood_weight", "probe_transfer"),
 )
 NONFINITE = ("stop", "skip")
 
@@ -175,6 +177,13 @@ class MGSConfig(SequenceConfig):
     stratified: bool = option(True, "Deal candidates to centres in proportion instead of at random.")
     stay: bool = option(False, "Make candidate 0 the current weights themselves.")
     score_prefixes: int | None = option(None, "Prefixes of the batch that score candidates (default: all).")
+    score_apart: bool = option(False, "Take gradients only from prefixes that do not score; a batch's last never does.")
+    halvings: int = option(0, "Times that the worse half of the candidates is dropped while prefixes are scored.")
+    likelihood_weight: float = option(0.0, "Weight in a candidate's cost of its -log p of a target token.")
+    likelihood_budget: float | None = option(
+        None, "Refuse candidates whose perplexity exceeds the start's by this share, e.g. 0.02 (default: none)."
+    )
+    probe_transfer: int = option(0, "Updates between those that also score candidates on fresh prefixes; 0: none do.")
     gradient_norm: float = option(1.0, "Norm to which each MLE gradient is clipped.")
     log_base: bool = option(False, "Also decode with the current weights at every update, for the log.")
 
@@ -191,6 +200,10 @@ class MGSConfig(SequenceConfig):
             raise UserError(f"guides must be one or more of {', '.join(GUIDES)}, each once, got {self.guides}")
         if self.split not in SPLITS:
             raise unknown("split", self.split, SPLITS)
+        if self.score_apart and self.score_prefixes is None:
+            raise UserError(
+                "score_apart needs to know how many prefixes of a batch score candidates: give score_prefixes as well"
+            )
 
     def proposal_form(self) -> ProposalForm:
         return ProposalForm(

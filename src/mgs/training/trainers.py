@@ -10,14 +10,15 @@ from torch import nn
 
 from mgs.candidates import Task
 from mgs.costs import Cost, CostFunction, LanguageModelCost
-from mgs.data import Completions
+from mgs.data import Completions, drawn_apart
 from mgs.decoding import Decoder
 from mgs.errors import UserError
-from mgs.methods import MGS, MLE, MRT, PG, Method, Mixed
+from mgs.methods import MGS, MLE, MRT, PG, Key, Method, Mixed
 from mgs.metrics import COLUMNS
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.training.config import MGSConfig, MLEConfig, MRTConfig, PGConfig, SamplingConfig, SequenceConfig
 from mgs.training.trainer import SequenceTrainer
+from mgs.types import Batch
 
 
 class MLETrainer(SequenceTrainer):
@@ -35,21 +36,20 @@ class CostTrainer(SequenceTrainer):
         self, model: nn.Module, cost: str | CostFunction, args: SequenceConfig, train_dataset: Any, **kwargs: Any
     ):
         if cost == "lm" or not is_encoder_decoder(model):  # whose table has columns for it
-            # The scoring model is the starting point, frozen before anything changes.
-            self.scorer = copy.deepcopy(model).eval().requires_grad_(False)
+            self.scorer = frozen(model)  # the starting point, before anything changes
         chosen = Cost("lm", LanguageModelCost(self.scorer)) if self.scorer and cost == "lm" else Cost.of(cost)
-        dealt = args.shard_data and self.ranks.size > 1
+        dealt = "shard_data" if args.shard_data and self.ranks.size > 1 else None
         chosen = dataclasses.replace(chosen, seconds=args.cost_timeout, by_sequence=dealt)
         tokenizer = kwargs.get("processing_class")
         if tokenizer is None:
             raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
         self.task = Task(tokenizer, Decoder.parse(args.decoder), chosen, args.max_new_tokens)
-        self.method = self.make_method(args)
+        self.method = self.make_method(args, model)
         super().__init__(model, args, train_dataset, **kwargs)
         if self.scorer is not None:
             self.scorer.to(self.args.device)
 
-    def make_method(self, args: Any) -> Method:
+    def make_method(self, args: Any, model: nn.Module) -> Method:
         raise NotImplementedError
 
     def mixed(self, method: Method, args: SamplingConfig) -> Method:
@@ -64,8 +64,6 @@ class CostTrainer(SequenceTrainer):
         name = self.task.cost.name
         if name in COLUMNS and name in figures:
             return {"cost": figures[name]} | figures
-        from mgs.types import Batch
-
         batch = Batch(data.examples)
         hypotheses = self.last_evaluation.hypotheses
         return {
@@ -80,7 +78,8 @@ class MGSTrainer(CostTrainer):
     `cost(hypotheses, references, **columns) -> list[float] | float`; hypotheses are strings that know their tokens.
     """
 
-    def make_method(self, args: MGSConfig) -> Method:
+    def make_method(self, args: MGSConfig, model: nn.Module) -> Method:
+        budget = args.likelihood_budget
         return MGS(
             self.task,
             args.proposal_form(),
@@ -91,6 +90,13 @@ class MGSTrainer(CostTrainer):
             num_gradients=args.num_gradients,
             split=args.split,
             score_prefixes=args.score_prefixes,
+            score_apart=args.score_apart,
+            halvings=args.halvings,
+            likelihood_weight=args.likelihood_weight,
+            likelihood_budget=budget,
+            anchor=None if budget is None else self.scorer or frozen(model).to(args.device),
+            probe_transfer=args.probe_transfer,
+            fresh=self._fresh,
             max_gradient_norm=args.gradient_norm,
             log_base=args.log_base,
             bf16=args.bf16,
@@ -100,11 +106,15 @@ class MGSTrainer(CostTrainer):
             progress=not args.disable_tqdm,
         )
 
+    def _fresh(self, num: int, batch: Batch, key: Key) -> Batch:
+        """Training examples that are not in this batch."""
+        return drawn_apart(self.train_dataset, num, batch, *key)
+
 
 class MRTTrainer(CostTrainer):
     """Minimum risk training, mixed with MLE."""
 
-    def make_method(self, args: MRTConfig) -> Method:
+    def make_method(self, args: MRTConfig, model: nn.Module) -> Method:
         return self.mixed(
             MRT(
                 self.task,
@@ -122,8 +132,13 @@ class MRTTrainer(CostTrainer):
 class PGTrainer(CostTrainer):
     """Policy gradient, mixed with MLE."""
 
-    def make_method(self, args: PGConfig) -> Method:
+    def make_method(self, args: PGConfig, model: nn.Module) -> Method:
         return self.mixed(PG(self.task, args.num_samples, args.baseline_decay, args.bf16, ranks=self.ranks), args)
+
+
+def frozen(model: nn.Module) -> nn.Module:
+    """A copy that stays as the model is now."""
+    return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 #: Method → its configuration and its trainer.
