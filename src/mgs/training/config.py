@@ -146,6 +146,7 @@ class MLEConfig(SequenceConfig):
     """Maximum likelihood."""
 
     loss_on_prefix: bool = option(False, "Learn the prefix's tokens as well, e.g. when training from scratch.")
+    shortest: float = option(1.0, "Share of each batch, its shortest targets, that is learned.")
 
     own_best = "perplexity"
 
