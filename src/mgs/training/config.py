@@ -19,6 +19,7 @@ from mgs.methods.mgs import GUIDES, SPLITS
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
 from mgs.training.ranges import check_ranges
+from mgs.training.recipes import PAPER, RECIPES, with_recipes
 
 #: Figures that are better when they are greater. All others are costs.
 SCORES = ("bleu", "sbleu", "meteor", "chrf")
@@ -27,7 +28,7 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 #: Options of ours that `--help` leaves to `--help-all`.
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
-    *("save_total_limit", "log_base", "stratified"),
+    *("save_total_limit", "log_base", "stratified", "cost_timeout"),
 )
 NONFINITE = ("stop", "skip")
 
@@ -151,10 +152,12 @@ class MLEConfig(SequenceConfig):
     own_best = "perplexity"
 
 
+@with_recipes
 @dataclass
 class MGSConfig(SequenceConfig):
     """MLE-guided parameter search. The defaults are the paper's text-completion settings."""
 
+    recipe: str = option(PAPER, f"Settings that the other options start from: {', '.join(RECIPES)}.")
     num_candidates: int = option(4, "Candidates K an update.")
     temperature: str = option(
         "1.0", "Temperature of the weights: a number, or auto (see effective_share; best with stay)."
