@@ -92,6 +92,7 @@ def test_a_batch_that_is_too_large_for_one_pass_is_learned_in_pieces(gpt2, batch
     whole = MLE(with_prefix=with_prefix)(gpt2, batch, Key(0, 0))
     passes = []
     monkeypatch.setattr(mle, "WHOLE", 6)
+    monkeypatch.setattr(mle, "CHUNK", 6)
     monkeypatch.setattr(mle, "mle_loss", lambda *given: passes.append(len(given[1])) or mle_loss(*given))
     outcome = MLE(with_prefix=with_prefix)(gpt2, batch, Key(0, 0))
     assert len(passes) > 1

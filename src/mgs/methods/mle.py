@@ -13,7 +13,7 @@ from mgs.models.likelihood import padded_lengths, scored_logits
 from mgs.types import Batch, Direction
 
 CHUNK = 4096  # tokens that go forward and back at once, padding counted
-WHOLE = 16_384  # tokens of a batch of MLE's that still goes as one
+WHOLE = 16_384  # tokens of a batch of MLE that still goes as one
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:
@@ -76,7 +76,7 @@ class MLE(Stateless):
         weight = num_scored(kept, self.with_prefix)
         kept = kept if weight else batch  # to go the same way as the other processes, for nothing
         if len(kept) * max(map(len, kept.examples)) > WHOLE:
-            gradient, mean = mle_gradient(model, kept, self.bf16, WHOLE, self.label_smoothing, self.with_prefix)
+            gradient, mean = mle_gradient(model, kept, self.bf16, CHUNK, self.label_smoothing, self.with_prefix)
             return Outcome(gradient, mean, weight=weight)
         with autocast(model, self.bf16):
             loss = mle_loss(model, kept, self.with_prefix, self.label_smoothing)
