@@ -81,7 +81,6 @@ def test_cost_over_temperature_is_in_order_and_leaves_auto_to_a_level(temperatur
         ("training cost", "cost"),
         ("deviation of weights", "weights_std"),
         ("MLE weight", "mle_weight"),
-        ("transfer", "transfer"),
     ],
 )
 def test_curves_come_from_the_logs(figure, entry, temperature, tmp_path, drawn):
@@ -100,36 +99,3 @@ def test_time_is_that_of_updates(temperature, tmp_path, drawn):
     )
     FIGURES["cost over time"](temperature, tmp_path, tmp_path / "f.png")
     assert drawn == [((4.0, 8.0), (7.0, 6.0))]
-
-
-def test_what_was_not_logged_is_said_instead_of_drawn(temperature, tmp_path, drawn, monkeypatch):
-    said = []
-    monkeypatch.setattr(Axes, "text", lambda axes, x, y, text, **how: said.append(text))
-    FIGURES["transfer"](temperature, tmp_path, tmp_path / "f.png")
-    assert (drawn, said) == ([], ["nothing logged"])
-
-
-def test_the_frontier_has_every_evaluation_the_last_apart_and_the_start_once(tmp_path, drawn):
-    runs = [
-        Run("MLE", "mle", "m"),
-        Run("LM: a", "mgs", "@MLE", 0, "lm"),
-        Run("LM: a", "mgs", "@MLE", 1, "lm"),
-        Run("edit: a", "mgs", "@MLE", 0, "edit"),
-        Run("steps", "mle", "@MLE", 0),
-    ]
-    study = Study("search", "Search", DataOptions(data="d"), runs, ("lm",), ("valid",))
-
-    def log(*points):
-        return [
-            {"step": i, "eval_perplexity": x, "eval_lm": y, "eval_edit": y / 100} for i, (x, y) in enumerate(points)
-        ]
-
-    finish(study, runs[0], tmp_path, log((19, 60)), lm=1.0)
-    finish(study, runs[1], tmp_path, log((20, 50), (21, 40), (22, 30)), lm=1.0)
-    finish(study, runs[2], tmp_path, log((20, 50), (23, 41), (24, 31)), lm=1.0)
-    finish(study, runs[3], tmp_path, log((20, 50), (25, 40)), lm=1.0)
-    finish(study, runs[4], tmp_path, log((20, 50), (26, 45)), lm=1.0)
-    FIGURES["frontier"](study, tmp_path, tmp_path / "f.png")
-    lm = [((21, 23), (40, 41)), ((22, 24), (30, 31)), ((26,), (45,)), ((20,), (50,))]
-    assert drawn == [*lm, ((25,), (0.4,)), ((26,), (0.45,)), ((20,), (0.5,))]
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")

@@ -13,7 +13,7 @@ from mgs.models.likelihood import padded_lengths, scored_logits
 from mgs.types import Batch, Direction
 
 CHUNK = 4096  # tokens that go forward and back at once, padding counted
-WHOLE = 16_384  # tokens of a batch of MLE that still goes as one
+WHOLE = 8192  # tokens of a batch of MLE that still goes as one
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from mgs.experiments.completion import COSTS
 from mgs.experiments.running import records
 from mgs.experiments.study import Run, Study
+from mgs.report.panels import legend, panels, save
 from mgs.report.progress import colour, curve, entries, plot_study, smooth
+from mgs.report.search_figures import frontier, transfer
 from mgs.report.study import values
 
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
-MARKERS = "osD^vPX"  # beside a colour for each row, for who cannot tell those apart
 
 
 def over_updates(name: str, label: str) -> Callable[[Study, Path, Path], None]:
@@ -30,44 +30,6 @@ def over_updates(name: str, label: str) -> Callable[[Study, Path, Path], None]:
         save(figure, axes, study, file)
 
     return draw
-
-
-def frontier(study: Study, out: Path, file: Path) -> None:
-    """Task cost over perplexity: every evaluation of every run, the last ones large, the start a star; a panel for
-    each cost, with the runs that minimise it and those of MLE."""
-    later = [run for run in study.runs if study.before(run)]
-    costs = {name: cost for name, cost in COSTS.items() if any(run.cost == cost for run in later)}
-    figure, places = panels(max(1, len(costs)), "validation perplexity", "")
-    for axes, (name, cost) in zip(places, costs.items(), strict=False):
-        rows = list(dict.fromkeys(run.row for run in later if run.cost in (cost, None)))
-        paths = {row: [path(run, out, cost) for run in later if run.row == row] for row in rows}
-        for row, marker in zip(rows, cycle(MARKERS)):
-            shape = {"color": colour(row, rows), "marker": marker, "linestyle": "none"}
-            scatter(axes, [each[1:-1] for each in paths[row]], **shape, markersize=3, alpha=0.5)
-            edge = {"markeredgecolor": "black", "markeredgewidth": 0.5, "zorder": 3}
-            label = row.removeprefix(f"{name}: ")
-            scatter(axes, [each[-1:] for each in paths[row]], **shape, **edge, markersize=7, label=label)
-        starts = [each[:1] for some in paths.values() for each in some]
-        scatter(axes, starts[:1], color="black", marker="*", linestyle="none", markersize=11, label="start, MLE")
-        across = [x for some in paths.values() for each in some for x, _ in each]
-        if across and max(across) > 3 * min(across):
-            axes.set_xscale("log")
-        axes.set_ylabel(f"validation {cost}")
-        legend(axes)
-    figure.suptitle(f"{study.title}: every evaluation, the last ones large", fontsize=9)
-    figure.savefig(file, dpi=150)
-
-
-def path(run: Run, out: Path, cost: str) -> list[tuple[float, float]]:
-    """(perplexity, cost) at each evaluation of a run."""
-    log = [entry for entry in entries(run, out) if f"eval_{cost}" in entry]
-    return [(entry["eval_perplexity"], entry[f"eval_{cost}"]) for entry in log]
-
-
-def scatter(axes: Any, paths: Sequence[Sequence[tuple[float, float]]], **shape: Any) -> None:
-    points = [point for each in paths for point in each]
-    if points:
-        axes.plot(*zip(*points, strict=True), **shape)
 
 
 def cost_over_time(study: Study, out: Path, file: Path) -> None:
@@ -141,19 +103,6 @@ def by_option(
     return means
 
 
-def panels(num: int, across: str, up: str) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5 * num, 3.4), layout="constrained")
-    places = list(figure.subplots(1, num, squeeze=False).flat)
-    for axes in places:
-        axes.set_xlabel(across)
-        axes.set_ylabel(up)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, places
-
-
 def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float, float]]]]) -> None:
     """A line for each run, a colour for each row, named once."""
     named = set()
@@ -165,25 +114,12 @@ def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float,
             named.add(run.row)
 
 
-def save(figure: Any, axes: Any, study: Study, file: Path) -> None:
-    legend(axes)
-    axes.set_title(study.title, fontsize=9)
-    figure.savefig(file, dpi=150)
-
-
-def legend(axes: Any) -> None:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=7)
-    elif not axes.lines:  # nothing may be done yet, or no run has it in its log
-        axes.text(0.5, 0.5, "nothing logged", transform=axes.transAxes, ha="center", color="#666666")
-
-
 #: Name → what draws it into a file.
 FIGURES: dict[str, Callable[[Study, Path, Path], None]] = {
     "progress": plot_study,
     "training cost": over_updates("cost", "training cost"),
     "deviation of weights": over_updates("weights_std", "deviation of candidate weights"),
-    "transfer": over_updates("transfer", "correlation with fresh prefixes"),
+    "transfer": transfer,
     "frontier": frontier,
     "MLE weight": over_updates("mle_weight", "total weight of MLE candidates"),
     "cost over temperature": cost_over_temperature,
