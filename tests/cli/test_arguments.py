@@ -128,3 +128,37 @@ def test_out_is_short_for_output_dir():
         ["--out=here", "--max-steps", "3", "--learning_rate", "1e-3"]
     )
     assert (config.output_dir, config.max_steps, config.learning_rate) == ("here", 3, 1e-3)
+
+
+def mgs_config(*argv):
+    return Parser((MGSConfig,), "mgs train mgs", "").parse(["--out", "x", *argv])[0]
+
+
+def test_files_and_flags_win_over_a_recipe_wherever_it_is_named(config):
+    file = config("noise: 1.0\nnum_candidates: 9\n")
+    named = config("recipe: dependable\nnoise: 1.0\nnum_candidates: 9\n")
+    for argv in (["--recipe", "dependable", "--config", file], ["--config", file, "--recipe=dependable"]):
+        made = mgs_config(*argv, "--lengths", "0.5", "0.7", "--num_candidates", "5")
+        assert (made.recipe, made.noise, made.num_candidates, made.lengths) == ("dependable", 1.0, 5, [0.5, 0.7])
+        assert (made.split, made.stay, made.learning_rate) == ("length", True, 1.0)
+    made = mgs_config("--config", named)
+    assert (made.recipe, made.noise, made.num_candidates, made.split) == ("dependable", 1.0, 9, "length")
+
+
+def test_without_a_recipe_nothing_changes():
+    assert mgs_config().resolved() == mgs_config("--recipe", "paper").resolved()
+    assert mgs_config().num_candidates == 4
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--recipe", "dependabel"], "unknown recipe 'dependabel': did you mean 'dependable'? (allowed: paper, depend"),
+        (["--recipe"], "argument --recipe: expected one argument"),
+        (["--recipe="], "unknown recipe ''"),
+    ],
+)
+def test_recipes_that_do_not_exist_are_refused(argv, message):
+    with pytest.raises(UserError) as caught:
+        mgs_config(*argv)
+    assert message in str(caught.value)

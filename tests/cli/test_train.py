@@ -67,6 +67,22 @@ def test_the_saved_configuration_gives_the_same_weights_again(call, here, small_
     assert weights("first") != weights("other")
 
 
+SMALL_RECIPE = ["--num_gradients", "2", "--num_candidates", "3", "--batch_tokens", "100", "--score_prefixes", "2"]
+
+
+def test_a_recipe_is_saved_with_what_it_came_to_and_its_run_goes_on(call, here, small_run):
+    argv = ["train", "mgs", *small_run, "--recipe", "dependable", *SMALL_RECIPE]
+    assert call(*argv, "--max_steps", "4", "--out", "whole").code == 0
+    saved = yaml.safe_load(Path("whole/mgs.yaml").read_text())
+    expected = {"recipe": "dependable", "num_candidates": 3, "noise": 0.0, "optim": "sgd", "lengths": [0.03, 0.1, 0.3]}
+    assert {name: saved[name] for name in expected} == expected
+    assert call(*argv, "--out", "run").code == 0
+    assert call(*argv, "--out", "run", "--resume", "--max_steps", "4").code == 0
+    assert weights("run") == weights("whole")
+    assert call("train", "mgs", "--config", "whole/mgs.yaml", "--out", "again").code == 0
+    assert weights("again") == weights("whole")
+
+
 def test_a_new_model_starts_from_the_seed_with_a_tokenizer_of_its_own(call, here, small_run):
     for folder in ("one", "two"):
         assert call("train", "mle", *small_run, "--model", "new:tiny", "--loss_on_prefix", "--out", folder).code == 0

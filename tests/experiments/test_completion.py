@@ -237,9 +237,22 @@ def test_a_run_of_a_given_time_ends_with_it_and_goes_on_counting(table, done):
     assert record["updates"] == 1
     assert record["settings"]["seconds"] == 1e-9
     logged = (done / run.name / "metrics.jsonl").read_text().splitlines()
-    assert "eval_cost" in json.loads(logged[-1])  # what it ended with is what counts
+    last = json.loads(logged[-1])
+    assert "eval_cost" in last  # what it ended with is what counts
+    assert last["eval_update_seconds"] == pytest.approx(record["update_seconds"], abs=0.1)
     watch = running.Stopwatch.from_state({"args": {"limit": 3.0}, "attributes": {"seconds": 2.5}})
     assert watch.state() == {"args": {"limit": 3.0}, "attributes": {"seconds": 2.5}}
+
+
+def test_the_start_scores_evaluations_of_mle_too(table, done):
+    run = replace(table.named("mle-going-on-0"), options={**FAST, "eval_on_start": True})
+    carry_out(replace(table, runs=[table.runs[0], run]), done)
+    log = [json.loads(line) for line in (done / run.name / "metrics.jsonl").read_text().splitlines()]
+    first, last = (entry for entry in log if "eval_lm" in entry)
+    start = running.records(table, done)["MLE"][0]["figures"]["valid"]
+    assert (first["step"], last["step"], first["eval_update_seconds"]) == (0, 2, 0.0)
+    assert first["eval_lm"] == pytest.approx(start["lm"])
+    assert last["eval_lm"] != first["eval_lm"]
 
 
 def test_continuations_and_candidates_are_kept(table, done):

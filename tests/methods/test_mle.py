@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mgs.methods import MLE, Key, mle_loss
+from mgs.methods import MLE, Key, mle, mle_loss
 from mgs.methods.method import gradient_of
-from mgs.methods.mle import mle_gradient
+from mgs.methods.mle import mle_gradient, shortest_targets
 
 IGNORED = -100
 
@@ -85,3 +85,35 @@ def test_a_large_batch_in_pieces_has_the_gradient_of_the_whole(make_gpt2, batch)
     assert loss == pytest.approx(whole.item(), rel=1e-5)
     for name, expected in gradient_of(whole, model).items():
         torch.testing.assert_close(gradient[name], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("with_prefix", [False, True])
+def test_a_batch_that_is_too_large_for_one_pass_is_learned_in_pieces(gpt2, batch, monkeypatch, with_prefix):
+    whole = MLE(with_prefix=with_prefix)(gpt2, batch, Key(0, 0))
+    passes = []
+    monkeypatch.setattr(mle, "WHOLE", 6)
+    monkeypatch.setattr(mle, "CHUNK", 6)
+    monkeypatch.setattr(mle, "mle_loss", lambda *given: passes.append(len(given[1])) or mle_loss(*given))
+    outcome = MLE(with_prefix=with_prefix)(gpt2, batch, Key(0, 0))
+    assert len(passes) > 1
+    assert (outcome.loss, outcome.weight) == (pytest.approx(whole.loss, rel=1e-5), whole.weight)
+    for name, expected in whole.gradient.items():
+        torch.testing.assert_close(outcome.gradient[name], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("share", "kept"), [(1.0, [3, 2, 1, 3]), (0.5, [2, 1]), (0.25, [1]), (0.0, [1])])
+def test_only_the_shortest_targets_of_a_batch_are_learned(gpt2, batch, assert_same, share, kept):
+    short = shortest_targets(batch, share)
+    assert [len(target) for target in short.targets] == kept  # in the order of the batch
+    outcome = MLE(shortest=share)(gpt2, batch, Key(0, 0))
+    assert_same(outcome.gradient, gradient_of(mle_loss(gpt2, short), gpt2))
+    assert outcome.weight == sum(kept)
+
+
+def test_what_is_short_is_told_by_the_whole_batch_also_to_a_process_that_has_none_of_it(gpt2, batch, assert_same):
+    shares = [batch.share(rows) for rows in ([0, 1], [2], [3])]
+    outcomes = [MLE(shortest=0.5)(gpt2, share, Key(0, 0)) for share in shares]
+    assert [outcome.weight for outcome in outcomes] == [2, 1, 0]
+    whole = MLE(shortest=0.5)(gpt2, batch, Key(0, 0)).gradient
+    mean = {name: (2 * outcomes[0].gradient[name] + outcomes[1].gradient[name]) / 3 for name in whole}
+    assert_same(mean, whole)

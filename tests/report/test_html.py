@@ -94,6 +94,15 @@ def test_long_curves_of_updates_are_means_of_stretches_and_say_so(run):
     assert shown["lines"][0]["points"][:2] == [[5, 0.6], [10, 0.4]]
 
 
+def test_transfer_has_a_curve_where_it_was_probed(run):
+    panels = [panel["title"] for panel in contents(read_runs([run]))["curves"]]
+    assert "Transfer" not in panels
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write("\n" + json.dumps({"step": 5, "transfer": -0.25}) + "\n" + json.dumps({"step": 6, "transfer": 0.5}))
+    panels = {panel["title"]: panel for panel in contents(read_runs([run]))["curves"]}
+    assert panels["Transfer"]["lines"][0]["points"] == [[5, -0.25], [6, 0.5]]
+
+
 def test_runs_of_different_costs_have_panels_of_their_own(run, tmp_path):
     write_run(tmp_path / "edit", cost="edit")
     panels = {panel["title"]: panel for panel in contents(read_runs([run, tmp_path / "edit"]))["curves"]}

@@ -77,7 +77,11 @@ def test_cost_over_temperature_is_in_order_and_leaves_auto_to_a_level(temperatur
 
 @pytest.mark.parametrize(
     ("figure", "entry"),
-    [("training cost", "cost"), ("deviation of weights", "weights_std"), ("MLE weight", "mle_weight")],
+    [
+        ("training cost", "cost"),
+        ("deviation of weights", "weights_std"),
+        ("MLE weight", "mle_weight"),
+    ],
 )
 def test_curves_come_from_the_logs(figure, entry, temperature, tmp_path, drawn):
     finish(temperature, temperature.runs[1], tmp_path, [{"step": 1, entry: 0.5}, {"step": 2, entry: 0.25}], lm=1.0)

@@ -13,7 +13,7 @@ import os
 import re
 import reprlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +23,7 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from mgs.errors import UserError, first_line, unknown
 from mgs.training.config import RARE, own_options
+from mgs.training.recipes import recipe_options
 
 ALIASES = {"--out": "--output_dir"}
 FLAGS_ONLY = ("trust_remote_code",)  # never from a file, which may be someone else's
@@ -41,14 +42,15 @@ class Parser(HfArgumentParser):
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
     def parse(self, argv: Sequence[str], defaults: Sequence[str] = ()) -> tuple[Any, ...]:
-        """One instance of each type. Later arguments win: `defaults`, then the YAML file, then flags."""
+        """One instance of each type. Later arguments win: `defaults`, a recipe, the YAML file, flags."""
         flags = [_canonical(argument) for argument in argv]
         if "--help" in flags or "-h" in flags:
             self.show(everything=False)
         if "--help-all" in flags or "--help_all" in flags:
             self.show(everything=True)
         flags, file = _take(flags, "--config")
-        arguments = [*defaults, *(self._from_yaml(file) if file is not None else ()), *flags]
+        given = [*(self._from_mapping(read_yaml(file)) if file is not None else ()), *flags]
+        arguments = [*defaults, *self._from_recipe(given), *given]
         for argument in arguments:
             _check_text(argument)
         namespace, left = self.parse_known_args(arguments)
@@ -77,11 +79,20 @@ class Parser(HfArgumentParser):
         except (ValueError, TypeError, ImportError, RuntimeError) as error:
             raise UserError(f"these options cannot be used: {first_line(error)}") from None
 
-    def _from_yaml(self, file: str) -> list[str]:
-        """A mapping of options as flags, so that values are read the same way from both."""
+    def _from_recipe(self, given: Sequence[str]) -> list[str]:
+        """The options of the recipe that is named, where there is such an option."""
+        if "recipe" not in self.option_names():
+            return []
+        named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        named.add_argument("--recipe", nargs="?")  # without a name it is refused later, with all others
+        recipe = named.parse_known_args(list(given))[0].recipe
+        return self._from_mapping(recipe_options(recipe)) if recipe else []
+
+    def _from_mapping(self, options: Mapping[Any, Any]) -> list[str]:
+        """As flags, so that values are read the same way from a file and from the command line."""
         fields = {f.name: f for cls in self.types for f in dataclasses.fields(cls)}
         arguments: list[str] = []
-        for name, value in read_yaml(file).items():
+        for name, value in options.items():
             if name not in (allowed := self.option_names() - {"config"}):
                 raise _nearest(str(name), sorted(allowed))
             option = fields[{"out": "output_dir"}.get(name, name)]

@@ -16,14 +16,16 @@ from mgs.experiments.ablations import many, mixing, proposal, temperature
 from mgs.experiments.completion import SCALES, completion, examples, sampling
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.running import execute, is_done, records, run_all
+from mgs.experiments.search import search
 from mgs.experiments.study import Run, Study, slug
 from mgs.experiments.translation import translation, translation_grid
 from mgs.report.examples import PAGES
+from mgs.report.goals import goal_table
 from mgs.report.study import latex, markdown, page
 from mgs.report.study_figures import FIGURES
 from mgs.training.config import option
 
-COMPLETION = {f.__name__: f for f in (completion, sampling, proposal, mixing, temperature, many, examples)}
+COMPLETION = {f.__name__: f for f in (completion, sampling, proposal, mixing, temperature, many, search, examples)}
 TRANSLATION = {"translation": translation, "translation-grid": translation_grid}
 STUDIES: dict[str, Callable[[str, DataOptions, str | None], Study]] = {**COMPLETION, **TRANSLATION}
 ALL = "all"
@@ -115,7 +117,7 @@ def chosen(study: Study, rows: Sequence[str]) -> Study:
 
 def show(study: Study, out: Path) -> None:
     """The table on the terminal and in files, and the figures."""
-    found = records(study, out)
+    found, goal = records(study, out), goal_table(study, out)
     content = {
         "title": study.title,
         "note": study.note,
@@ -125,7 +127,7 @@ def show(study: Study, out: Path) -> None:
     }
     written = {
         f"{study.name}.json": json.dumps(content, indent=2, ensure_ascii=False) + "\n",
-        f"{study.name}.md": page(study, found),
+        f"{study.name}.md": page(study, found, goal),
         f"{study.name}.tex": latex(study, found) + "\n",
         **{f"{study.name}-{name}.md": PAGES[name](study, out) for name in study.figures if name in PAGES},
     }
@@ -135,4 +137,5 @@ def show(study: Study, out: Path) -> None:
     files = [f"{study.name}.png" if name == "progress" else f"{study.name}-{slug(name)}.png" for name in drawn]
     for name, file in zip(drawn, files, strict=True):
         FIGURES[name](study, out, out / file)
-    print(f"# {study.title}\n\n{markdown(study, found)}\n\n{out}: {', '.join((*written, *files))}")
+    tables = "\n\n".join(filter(None, (markdown(study, found), goal)))
+    print(f"# {study.title}\n\n{tables}\n\n{out}: {', '.join((*written, *files))}")

@@ -7,26 +7,12 @@ from dataclasses import replace
 from mgs.experiments.completion import UNIFORM, ZERO_ONLY, Options, Scale, mgs, mixed, starting, study
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.study import Run, Study, seeded
+from mgs.training.recipes import DEPENDABLE, RECIPES
 
 SHARES = (0.1, 0.3, 0.5)
 TEMPERATURES = ("0.01", "0.1", "10.0", "100.0")  # beside 1, the paper's
 #: Candidates that may stay where they are: `auto` weighs only those that are no worse.
 AUTO: Options = {"temperature": "auto", "stay": True}
-#: The gradients of eight parts of a batch, shortened, without noise, and added as they are instead of through Adam.
-GRADIENTS: Options = {
-    "num_gradients": 8,
-    "split": "length",
-    "lengths": [0.03, 0.1, 0.3],
-    "noise": 0.0,
-    "num_candidates": 25,
-    "mix": 0.04,
-    **AUTO,
-    "effective_share": 0.2,
-    "score_prefixes": 32,
-    "optim": "sgd",
-    "learning_rate": 1.0,
-    "weight_decay": 0.0,
-}
 
 
 def proposal(scale: str, data: DataOptions, model: str | None = None) -> Study:
@@ -81,7 +67,7 @@ def many(scale: str, data: DataOptions, model: str | None = None) -> Study:
         f"K = {some}, rank 1, α auto": {**low, **AUTO},
         # At the level of MGS noise says nothing about other batches; at four times as much it begins to.
         f"ES: zero only, K = {most}, rank 1": {**low, **ZERO_ONLY, "num_candidates": most, "noise": 4.0},
-        "8 gradients, 3 lengths": {**GRADIENTS, "batch_tokens": chosen.many_tokens},
+        "8 gradients, 3 lengths": {**RECIPES[DEPENDABLE], "batch_tokens": chosen.many_tokens},
     }
     runs = seeded([timed(chosen, row, options) for row, options in rows.items()], chosen.seeds)
     made = study("many", "Many candidates, in the same time", chosen, data, [*mle, *runs])

@@ -26,8 +26,9 @@ WATCHED_PREFIXES = 48  # decoded during training, for the curves
 CAP = 200
 MIN_LENGTH = 42  # tokens of a sequence: what the small model was trained on
 
-#: What each method is given beyond the library's defaults; printed with the table. MGS: each update cuts a few hundred
-#: sequences by length into six parts and tries their gradients at two lengths, and staying, on 48 pooled prefixes.
+#: What each method is given beyond the library's defaults; printed with the table. MGS, as in the recipe `dependable`
+#: but sized for a small model and two updates: each cuts a few hundred sequences by length into six parts and tries
+#: their gradients at two lengths, and staying, on 48 pooled prefixes.
 RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "MGS-LM": (
         MGSTrainer,

@@ -33,8 +33,8 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
     splits = [split for split in study.splits if study.key(split) not in record.get("figures", {})]
     if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
         write_json(folder / CANDIDATES, {"candidates": candidate_texts(trainer, record["updates"])})
-    if run.method == "mle" and not study.data.translates:
-        trainer.scorer = ModelOptions(str(out / (before or run).name)).load()[0].eval()
+    if run.method == "mle" and before is None and not study.data.translates:
+        trainer.scorer = ModelOptions(str(folder)).load()[0].eval()
     trainer.args.decoder = study.decoder or trainer.args.decoder
     decoded = read_json(folder / CONTINUATIONS)
     for split in splits:

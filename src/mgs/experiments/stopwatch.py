@@ -10,7 +10,8 @@ from transformers.trainer_callback import ExportableState
 
 
 class Stopwatch(TrainerCallback, ExportableState):
-    """Counts, and ends the run after `limit` seconds with an evaluation. Checkpoints hold what it has counted."""
+    """Counts, and ends the run after `limit` seconds with an evaluation. Checkpoints hold what it has counted, and so
+    do evaluations in the log."""
 
     def __init__(self, limit: float | None = None):
         self.limit = limit
@@ -27,6 +28,11 @@ class Stopwatch(TrainerCallback, ExportableState):
         if self.limit is not None and self.seconds >= self.limit:
             control.should_evaluate = control.should_training_stop = True
         return control
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any = None, **kw: Any
+    ) -> None:
+        metrics["eval_update_seconds"] = round(self.seconds, 3)
 
     def state(self) -> dict[str, Any]:
         return {"args": {"limit": self.limit}, "attributes": {"seconds": self.seconds}}

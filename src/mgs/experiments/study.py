@@ -38,6 +38,22 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What an evaluation must show: figures of at most so much, and of at most so many times the start's."""
+
+    at_most: Figures
+    times_start: Figures
+
+    def met(self, figures: Figures, start: Figures) -> bool:
+        limits = {**self.at_most, **{name: times * start[name] for name, times in self.times_start.items()}}
+        return all(figures[name] <= limit for name, limit in limits.items())
+
+    def __str__(self) -> str:
+        relative = [f"{name} ≤ {times:g} × the start's" for name, times in self.times_start.items()]
+        return ", ".join([*(f"{name} ≤ {limit:g}" for name, limit in self.at_most.items()), *relative])
+
+
+@dataclass(frozen=True)
 class Study:
     """Runs that make up a table. Figures are those of `splits`; `columns` are shown, with the paper's beside them.
 
@@ -56,6 +72,7 @@ class Study:
     decoder: str | None = None  # that figures come from; None is the one each run was trained with
     figures: Sequence[str] = ("progress",)  # drawn from logs and records, see `mgs.report.study_figures`
     note: str = ""  # what a reader of the table must know
+    goal: Goal | None = None  # that a second table tells when runs reached
 
     @property
     def rows(self) -> list[str]:

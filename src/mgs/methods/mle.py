@@ -13,6 +13,7 @@ from mgs.models.likelihood import padded_lengths, scored_logits
 from mgs.types import Batch, Direction
 
 CHUNK = 4096  # tokens that go forward and back at once, padding counted
+WHOLE = 8192  # tokens of a batch of MLE that still goes as one
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:
@@ -22,18 +23,23 @@ def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_sm
 
 
 def mle_gradient(
-    model: nn.Module, batch: Batch, bf16: bool = False, budget: int = CHUNK, label_smoothing: float = 0.0
+    model: nn.Module,
+    batch: Batch,
+    bf16: bool = False,
+    budget: int = CHUNK,
+    label_smoothing: float = 0.0,
+    with_prefix: bool = False,
 ) -> tuple[Direction, float]:
     """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time."""
     lengths = padded_lengths(model, batch.prefixes, batch.targets)
-    num_targets = num_scored(batch)
+    num_targets = num_scored(batch, with_prefix)
     total: Direction = {}
     loss = 0.0
     for rows in token_batches(lengths, budget, sorted(range(len(batch)), key=lengths.__getitem__)):
         piece = batch.select(rows)
-        share = num_scored(piece) / num_targets
+        share = num_scored(piece, with_prefix) / num_targets
         with autocast(model, bf16):
-            part = mle_loss(model, piece, label_smoothing=label_smoothing) * share
+            part = mle_loss(model, piece, with_prefix, label_smoothing) * share
         loss += part.item()
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient
@@ -45,15 +51,33 @@ def num_scored(batch: Batch, with_prefix: bool = False) -> int:
     return sum(len(e) - 1 if with_prefix else len(e.target) for e in batch.examples)
 
 
+def shortest_targets(batch: Batch, share: float) -> Batch:
+    """The rows with the shortest targets of the whole batch, of which a process may have none."""
+    targets = batch.all.targets
+    order = sorted(range(len(targets)), key=lambda row: len(targets[row]))
+    kept = set(order[: max(1, round(share * len(order)))])
+    return batch.select([row for row, number in enumerate(batch.numbers) if number in kept])
+
+
 @dataclass
 class MLE(Stateless):
+    """`shortest` < 1 learns only that share of each batch: a control for searches that find out that short targets
+    teach a model to end."""
+
     with_prefix: bool = False
     bf16: bool = False
     label_smoothing: float = 0.0
+    shortest: float = 1.0
     name: str = "mle"
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         model.train()
+        kept = shortest_targets(batch, self.shortest)
+        weight = num_scored(kept, self.with_prefix)
+        kept = kept if weight else batch  # to go the same way as the other processes, for nothing
+        if len(kept) * max(map(len, kept.examples)) > WHOLE:
+            gradient, mean = mle_gradient(model, kept, self.bf16, CHUNK, self.label_smoothing, self.with_prefix)
+            return Outcome(gradient, mean, weight=weight)
         with autocast(model, self.bf16):
-            loss = mle_loss(model, batch, self.with_prefix, self.label_smoothing)
-        return Outcome(gradient_of(loss, model), loss.item(), weight=num_scored(batch, self.with_prefix))
+            loss = mle_loss(model, kept, self.with_prefix, self.label_smoothing)
+        return Outcome(gradient_of(loss, model), loss.item(), weight=weight)

@@ -77,8 +77,8 @@ def _latex(study: Study, records: Records, part: Sequence[tuple[str, str]]) -> s
     return "\n".join([*lines, r"\end{tabular}"])
 
 
-def page(study: Study, records: Records) -> str:
-    """The table with what it rests on, and what is still to be run."""
+def page(study: Study, records: Records, more: str = "") -> str:
+    """The table with what it rests on, what is still to be run, and `more`."""
     keys = [study.key(split) for split in study.splits]
     every = [record["signatures"] for rows in records.values() for record in rows]
     signatures = dict.fromkeys(signature[key] for signature in every for key in keys if key in signature)
@@ -86,5 +86,6 @@ def page(study: Study, records: Records) -> str:
     left = [row for row, found in records.items() if not found]
     missing = [f"Not run: {', '.join(left)}.", ""] if left else []
     about = [study.note, ""] if study.note else []
-    lines = [f"# {study.title}", "", markdown(study, records), "", note, "", *missing, *about]
+    below = [more, ""] if more else []
+    lines = [f"# {study.title}", "", markdown(study, records), "", note, "", *below, *missing, *about]
     return "\n".join([*lines, "```", *signatures, "```", ""])

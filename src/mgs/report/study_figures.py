@@ -13,7 +13,9 @@ from typing import Any
 from mgs.experiments.completion import COSTS
 from mgs.experiments.running import records
 from mgs.experiments.study import Run, Study
+from mgs.report.panels import legend, panels, save
 from mgs.report.progress import curve, entries, plot_study, smooth, style
+from mgs.report.search_figures import frontier, transfer
 from mgs.report.study import values
 
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -101,19 +103,6 @@ def by_option(
     return means
 
 
-def panels(num: int, across: str, up: str) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5 * num, 3.4), layout="constrained")
-    places = list(figure.subplots(1, num, squeeze=False).flat)
-    for axes in places:
-        axes.set_xlabel(across)
-        axes.set_ylabel(up)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, places
-
-
 def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float, float]]]]) -> None:
     """A line for each run, a colour for each row, named once."""
     named = set()
@@ -124,22 +113,13 @@ def lines(axes: Any, study: Study, curves: Iterable[tuple[Run, list[tuple[float,
             named.add(run.row)
 
 
-def save(figure: Any, axes: Any, study: Study, file: Path) -> None:
-    legend(axes)
-    axes.set_title(study.title, fontsize=9)
-    figure.savefig(file, dpi=150)
-
-
-def legend(axes: Any) -> None:
-    if axes.get_legend_handles_labels()[0]:  # nothing may be done yet
-        axes.legend(frameon=False, fontsize=7)
-
-
 #: Name → what draws it into a file.
 FIGURES: dict[str, Callable[[Study, Path, Path], None]] = {
     "progress": plot_study,
     "training cost": over_updates("cost", "training cost"),
     "deviation of weights": over_updates("weights_std", "deviation of candidate weights"),
+    "transfer": transfer,
+    "frontier": frontier,
     "MLE weight": over_updates("mle_weight", "total weight of MLE candidates"),
     "cost over temperature": cost_over_temperature,
     "cost over time": cost_over_time,

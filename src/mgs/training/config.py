@@ -20,6 +20,7 @@ from mgs.methods.parts import SPLITS
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
 from mgs.training.ranges import check_ranges
+from mgs.training.recipes import PAPER, RECIPES, with_recipes
 
 #: Figures that are better when they are greater. All others are costs.
 SCORES = ("bleu", "sbleu", "meteor", "chrf")
@@ -28,7 +29,7 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 #: Options of ours that `--help` leaves to `--help-all`.
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
-    *("save_total_limit", "log_level_replica", "log_base", "stratified"),
+    *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout"),
     *("score_apart", "halvings", "likelihood_weight", "probe_transfer"),
 )
 NONFINITE = ("stop", "skip")
@@ -148,14 +149,17 @@ class MLEConfig(SequenceConfig):
     """Maximum likelihood."""
 
     loss_on_prefix: bool = option(False, "Learn the prefix's tokens as well, e.g. when training from scratch.")
+    shortest: float = option(1.0, "Share of each batch, its shortest targets, that is learned.")
 
     own_best = "perplexity"
 
 
+@with_recipes
 @dataclass
 class MGSConfig(SequenceConfig):
     """MLE-guided parameter search. The defaults are the paper's text-completion settings."""
 
+    recipe: str = option(PAPER, f"Settings that the other options start from: {', '.join(RECIPES)}.")
     num_candidates: int = option(4, "Candidates K an update.")
     temperature: str = option(
         "1.0", "Temperature of the weights: a number, or auto (see effective_share; best with stay)."

@@ -30,6 +30,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "eval_steps": (0, math.inf),
     "save_steps": (0, math.inf),
     "save_total_limit": (1, math.inf),
+    "shortest": (0, 1),
     "num_candidates": (1, MANY),
     "effective_share": (0, 1),
     "num_gradients": (1, MANY),

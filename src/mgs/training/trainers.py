@@ -25,7 +25,7 @@ class MLETrainer(SequenceTrainer):
     """Maximum likelihood; the best model is the one of the lowest perplexity."""
 
     def __init__(self, model: nn.Module, args: MLEConfig, train_dataset: Any, **kwargs: Any):
-        self.method = self.over_rows(MLE(args.loss_on_prefix, args.bf16, args.label_smoothing_factor))
+        self.method = self.over_rows(MLE(args.loss_on_prefix, args.bf16, args.label_smoothing_factor, args.shortest))
         super().__init__(model, args, train_dataset, **kwargs)
 
 

@@ -1,0 +1,68 @@
+"""Does a search get there on every seed, and is it the search that does? The recipes, and what they must beat in the
+same time: search without gradients, gradients without regard to cost, and steps of MLE, as they are, on short targets
+alone, or taken only where they decode better. See `docs/search.md`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mgs.experiments.completion import COSTS, UNIFORM, ZERO_ONLY, Options, Scale, starting, study
+from mgs.experiments.inputs import DataOptions
+from mgs.experiments.study import Goal, Run, Study, seeded
+from mgs.training.recipes import DEPENDABLE, RECIPES
+
+#: Hardly any output without an end, repetition near people's, and next to none of the likelihood lost.
+GOAL = Goal(at_most={"nontermination": 0.02, "repetition": 0.06}, times_start={"perplexity": 1.04})
+SEEDS = {"smoke": 1, "small": 5, "paper": 5}
+SECONDS = {"smoke": 1.0, "small": 60.0, "paper": 3600.0}  # of updates
+#: What is shown is where a run is when its time is over, and how it came there from update 0.
+WATCHED: Options = {"keep_best": False, "patience": 0, "eval_on_start": True}
+
+SEARCH: Options = RECIPES[DEPENDABLE]
+STEP = SEARCH["lengths"][1]  # how long the controls' steps are, in gradients clipped to norm 1
+PLAIN: Options = {"optim": "sgd", "weight_decay": 0.0, "max_grad_norm": 1.0, "learning_rate": STEP}
+SHORTEST = 1 / SEARCH["num_gradients"]  # the recipe's first part
+#: One gradient or none, whichever decodes better: no temperature is as high as to let both count.
+GATE: Options = {
+    **SEARCH,
+    "num_gradients": 1,
+    "lengths": [STEP],
+    "num_candidates": 2,
+    "components": "mle",
+    "temperature": "1e9",
+    "density": "none",
+}
+
+
+def search(scale: str, data: DataOptions, model: str | None = None) -> Study:
+    """Beyond the paper: each row for the same time, from one start."""
+    chosen, mle = starting(scale, data, model)
+    large: Options = {"batch_tokens": chosen.many_tokens, **({} if scale == "smoke" else {"eval_steps": 5})}
+    searches: dict[str, Options] = {
+        "paper recipe": {},
+        "dependable": {**SEARCH, **large},
+        "zero only": ZERO_ONLY,
+        "uniform weights": {**SEARCH, **large, **UNIFORM},
+        "gate alone": {**GATE, **large},
+    }
+    rows = [
+        timed(chosen, scale, f"{cost}: {what}", COSTS[cost], options)
+        for cost in COSTS
+        for what, options in searches.items()
+    ]
+    rows += [
+        timed(chosen, scale, "plain steps", None, {**PLAIN, **large}),
+        timed(chosen, scale, "short targets", None, {**PLAIN, **large, "shortest": SHORTEST}),
+    ]
+    made = study("search", "Dependable search", chosen, data, [*mle, *seeded(rows, SEEDS[scale])])
+    note = (
+        f"{chosen.note} Unlike in the other studies each run but MLE's has {SECONDS[scale]:g} s of updates, however "
+        "many those are (--jobs 1: runs that share a machine slow each other down), and the figures of its last "
+        f"weights, not of its best; {SEEDS[scale]} seeds. Plain steps and short targets are MLE, without a cost."
+    )
+    return replace(made, note=note, goal=GOAL, figures=("frontier", "transfer"))
+
+
+def timed(chosen: Scale, scale: str, row: str, cost: str | None, options: Options) -> Run:
+    whole = {**chosen.tune, **chosen.timed, **WATCHED, **options}
+    return Run(row, "mgs" if cost else "mle", "@MLE", 0, cost, whole, SECONDS[scale])

@@ -1,0 +1,55 @@
+"""Settings that belong together, by name: `MGSConfig(recipe=...)`, `mgs train mgs --recipe NAME`. What is given beside
+a recipe wins over it. Why `dependable` is what it is: `docs/search.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from mgs.errors import unknown
+
+PAPER, DEPENDABLE = "paper", "dependable"
+RECIPES: dict[str, dict[str, Any]] = {
+    # The published search, which the defaults are.
+    PAPER: {},
+    # Candidates that differ in what matters, and a batch that tells them apart: gradients of eight parts of it, from
+    # short targets to long, at three short lengths, without noise; and staying, where none of them is better. Adam
+    # would make steps of its own size out of them, so they are added as they are.
+    DEPENDABLE: {
+        "batch_tokens": 16_384,
+        "num_gradients": 8,
+        "split": "length",
+        "lengths": [0.03, 0.1, 0.3],
+        "noise": 0.0,
+        "stay": True,
+        "num_candidates": 25,
+        "mix": 0.04,
+        "score_prefixes": 32,
+        "temperature": "auto",
+        "effective_share": 0.2,
+        "optim": "sgd",
+        "learning_rate": 1.0,
+        "weight_decay": 0.0,
+    },
+}
+Config = TypeVar("Config")
+
+
+def recipe_options(name: str) -> dict[str, Any]:
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    return RECIPES[name]
+
+
+def with_recipes(config_type: type[Config]) -> type[Config]:
+    """Makes the options of `recipe` the defaults of a call. Only a call knows what it leaves out: once an object is
+    made, an option that was given its default looks like one that was not given."""
+    plain: Callable[..., None] = config_type.__init__
+
+    @wraps(plain)
+    def init(self: Any, *given: Any, **options: Any) -> None:
+        plain(self, *given, **{**recipe_options(options.get("recipe", PAPER)), **options})
+
+    config_type.__init__ = init  # type: ignore[method-assign]
+    return config_type
