@@ -115,7 +115,7 @@ def test_the_resolved_configuration_is_plain_and_holds_every_option_of_ours(make
     for cls in config_type.__mro__:
         if cls.__module__ == SequenceConfig.__module__:
             assert set(cls.__annotations__) <= set(resolved)
-    assert len(resolved) < 60  # not the library's several hundred
+    assert len(resolved) < 80  # not the library's several hundred
 
 
 def test_the_resolved_configuration_makes_the_same_one_again(make):
