@@ -29,7 +29,7 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 #: Options of ours that `--help` leaves to `--help-all`.
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
-    *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout"),
+    *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout", "ema"),
     *("score_apart", "halvings", "adapt_lengths", "likelihood_weight", "probe_transfer"),
 )
 NONFINITE = ("stop", "skip")
@@ -69,6 +69,9 @@ class SequenceConfig(TrainingArguments):
     keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
     best_by: str | None = option(
         None, "Figure that tells the best evaluation (default: bleu for translation; else perplexity for mle, or cost)."
+    )
+    ema: float | None = option(
+        None, "Decay of an average of the weights, which is evaluated and saved (default: none)."
     )
     shard_data: bool = option(False, "Deal rows of batches to processes instead of MGS's candidates.")
     nonfinite: str = option("stop", "Where a gradient or a cost is not finite: stop, or skip the update.")

@@ -16,6 +16,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_new_tokens": (1, math.inf),
     "eval_max_new_tokens": (1, math.inf),
     "patience": (0, math.inf),
+    "ema": (0, 0.999999),
     "seed": (0, 2**32 - 1),
     "data_seed": (0, 2**32 - 1),
     "learning_rate": (0, math.inf),

@@ -19,6 +19,7 @@ from transformers.trainer_callback import ExportableState
 
 from mgs.errors import UpdateError, UserError
 from mgs.methods import Method
+from mgs.training.averaging import Average
 from mgs.training.callbacks import UpdateLog
 from mgs.training.checkpoints import (
     ASIDE,
@@ -45,6 +46,7 @@ class SavingTrainer(TogetherTrainer):
     args: SequenceConfig
     method: Method
     updates: UpdateLog
+    average: Average
     skipped = 0  # updates that were not finite
     _at = (-1, -1)  # step and number within it of the batch in hand
     _before: dict[str, Any]  # the method's state at the start of the update in hand
@@ -94,6 +96,10 @@ class SavingTrainer(TogetherTrainer):
             return
         super()._run_epoch(*args, **kwargs)
 
+    def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
+        self.average.end()
+        return super()._finalize_training(*args, **kwargs)
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
@@ -103,6 +109,8 @@ class SavingTrainer(TogetherTrainer):
         if best and (best == step or (self.folder / f"checkpoint-{best}").exists()):
             self.state.best_model_checkpoint = str(self.folder / f"checkpoint-{best}")
         self.align_weights()
+        with self.average.in_place():
+            self.align_weights()
         self.ranks.from_first(lambda: self._write_checkpoint(self.folder / f"checkpoint-{step}"))
 
     def _write_checkpoint(self, target: Path) -> None:
@@ -130,6 +138,7 @@ class SavingTrainer(TogetherTrainer):
         super()._save_optimizer_and_scheduler(output_dir)
         state = {"method": self.method.state(), "skipped": self.skipped}
         (Path(output_dir) / METHOD_STATE).write_text(json.dumps(state))
+        self.average.save(Path(output_dir))
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """As the library's: the first process writes. A file is whole before it takes the place of an earlier one."""
@@ -146,7 +155,8 @@ class SavingTrainer(TogetherTrainer):
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        super()._save(output_dir, state_dict)
+        with self.average.in_place():
+            super()._save(output_dir, state_dict)
         (Path(output_dir or self.folder) / "training_args.bin").unlink(missing_ok=True)  # a pickle; mgs.yaml says more
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -162,6 +172,7 @@ class SavingTrainer(TogetherTrainer):
             raise UserError(f"{resume_from_checkpoint} is no whole checkpoint: {why}")
         try:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
+            self.average.load(Path(resume_from_checkpoint))
         except Exception as error:
             raise _unreadable(resume_from_checkpoint, error) from error
 

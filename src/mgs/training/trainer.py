@@ -22,6 +22,7 @@ from mgs.metrics import Evaluation, evaluate_completion, evaluate_translation
 from mgs.models import searched_parameters, window
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.search.directions import norm
+from mgs.training.averaging import Average
 from mgs.training.callbacks import Bar, SaveWhenEvaluated, UpdateLog
 from mgs.training.config import SequenceConfig
 from mgs.training.randomness import reseed
@@ -71,6 +72,8 @@ class SequenceTrainer(SavingTrainer):
         self.remove_callback(PrinterCallback)
         if self.pop_callback(ProgressCallback):
             self.add_callback(Bar())
+        self.average = Average(self.model, args.ema)
+        self.add_callback(self.average)
         self.updates = UpdateLog(str(args.output_dir))
         self.add_callback(self.updates)
         self.last_evaluation: Evaluation | None = None
@@ -171,7 +174,8 @@ class SequenceTrainer(SavingTrainer):
         """Decode, score, log. `eval_cost` is what training minimises."""
         data = self._evaluation_data(eval_dataset)
         reseed(self.args.seed, self.state.global_step, "evaluation")
-        figures = self.ranks.from_first(lambda: self.figures(data))
+        with self.average.in_place():
+            figures = self.ranks.from_first(lambda: self.figures(data))
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in figures.items()}
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
