@@ -105,6 +105,14 @@ def test_the_cap_and_the_models_window_are_respected(llama, kind):
     assert {len(out) for out in chosen(llama, long, 500, NO_EOS)} == {6}  # a window of 64
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 64])
+def test_a_cap_may_depend_on_the_prefix(gpt2, monkeypatch, at_once):
+    monkeypatch.setitem(decoder.ROWS_AT_ONCE, "cpu", at_once)
+    prefixes = [[1, 2, 3], [4], [5, 6]]
+    whole = Decoder()(gpt2, prefixes, 9, NO_EOS)
+    assert Decoder()(gpt2, prefixes, lambda prefix: 3 * len(prefix), NO_EOS) == [whole[0], whole[1][:3], whole[2][:6]]
+
+
 def test_no_room_in_the_window_and_no_new_tokens_are_errors(llama):
     with pytest.raises(UserError, match="prefix of 64 tokens leaves no room in the model's window of 64"):
         GREEDY(llama, [(7,) * 64], 5, NO_EOS)

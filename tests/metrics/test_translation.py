@@ -107,5 +107,9 @@ def test_beam_search_in_training_is_not_decoded_twice(model, tokenizer, data, mo
     assert decoded == ["beam-5"]
 
 
-def test_translations_may_be_twice_as_long_as_the_longest_source():
-    assert module.longest_translation([(1,) * 7, (1, 2)]) == 24
+def test_translations_may_be_twice_as_long_as_their_sources(model, tokenizer, data):
+    assert module.longest_translation((1,) * 7) == 24
+    result = evaluate_translation(model, tokenizer, data, progress=False)
+    assert "|cap:2x+10|" in result.signature
+    for example, hypothesis in zip(data.examples, result.hypotheses, strict=True):
+        assert len(hypothesis.token_ids) <= 2 * len(example.prefix) + 10

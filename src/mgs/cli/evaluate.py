@@ -32,7 +32,7 @@ class EvaluateOptions:
     )
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
     max_new_tokens: int | None = option(
-        None, f"Decoding cap (default: {EVALUATION_LENGTH}; for translation twice the longest source)."
+        None, f"Decoding cap (default: {EVALUATION_LENGTH}; for translation twice the source)."
     )
     examples: int | None = option(None, "Prefixes to decode, at most; 0 for all (default: 200; all for translation).")
     context: int = option(CONTEXT, "Tokens of each sequence that are given.")

@@ -1,6 +1,6 @@
 """Decoding algorithms."""
 
-from mgs.decoding.decoder import EVALUATION_LENGTH, Decoder, training_length
+from mgs.decoding.decoder import EVALUATION_LENGTH, Cap, Decoder, training_length
 from mgs.decoding.noise import gumbel, row_keys
 
-__all__ = ["EVALUATION_LENGTH", "Decoder", "gumbel", "row_keys", "training_length"]
+__all__ = ["EVALUATION_LENGTH", "Cap", "Decoder", "gumbel", "row_keys", "training_length"]

@@ -39,6 +39,8 @@ NEUTRAL: dict[str, Any] = {
     "early_stopping": False,
     "min_new_tokens": 0,
 }
+#: New tokens at most: a number, or what a prefix may have.
+Cap = int | Callable[[Sequence[int]], int]
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 8_192}
 MEMORY_SHARE = 0.3  # of what is free, for the rows that are decoded at once
 
@@ -109,26 +111,27 @@ class Decoder:
         self,
         model: nn.Module,
         prefixes: Sequence[Sequence[int]],
-        max_new_tokens: int,
+        max_new_tokens: Cap,
         eos: int,
         noise: Sequence[int] = (0,),
         done: Callable[[int], object] = lambda rows: None,
         numbers: Sequence[int] | None = None,
     ) -> list[tuple[int, ...]]:
-        """Decode every prefix. `noise` names the ε: the same integers give the same continuation for the same row,
-        which is the same by its place or, if given, its number. `done` is told how many rows have just been finished,
-        for a progress bar."""
+        """Decode every prefix, `max_new_tokens` of each or so many as it says for a prefix. `noise` names the ε: the
+        same integers give the same continuation for the same row, which is the same by its place or, if given, its
+        number. `done` is told how many rows have just been finished, for a progress bar."""
         keys_B = row_keys(range(len(prefixes)) if numbers is None else numbers, *noise)
-        room = room_for(model, prefixes, max_new_tokens)
-        at_once = self._at_once(model, prefixes, room)
+        caps = [max_new_tokens(prefix) if callable(max_new_tokens) else max_new_tokens for prefix in prefixes]
+        most = room_for(model, prefixes, max(caps, default=1))
+        at_once = self._at_once(model, prefixes, most)
         out: list[tuple[int, ...]] = [()] * len(prefixes)
         order = sorted(range(len(prefixes)), key=lambda row: len(prefixes[row]))  # least padding
         for start in range(0, len(prefixes), at_once):
             some = order[start : start + at_once]
-            for row, decoded in zip(
-                some, self.rows(model, [prefixes[i] for i in some], room, eos, keys_B[some]), strict=True
-            ):
-                out[row] = decoded
+            part = [prefixes[row] for row in some]
+            room = min(most, max(caps[row] for row in some))
+            for row, decoded in zip(some, self.rows(model, part, room, eos, keys_B[some]), strict=True):
+                out[row] = decoded[: caps[row]]
             done(len(some))
         return out
 

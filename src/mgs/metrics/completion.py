@@ -17,7 +17,7 @@ import mgs
 from mgs.costs import LanguageModelCost, edit, repeated_share
 from mgs.data import Completions
 from mgs.data.completion import end_of_sequence
-from mgs.decoding import EVALUATION_LENGTH, Decoder
+from mgs.decoding import EVALUATION_LENGTH, Cap, Decoder
 from mgs.models.likelihood import is_encoder_decoder, score
 from mgs.types import Text
 
@@ -47,7 +47,7 @@ def decode_texts(
     tokenizer: PreTrainedTokenizerBase,
     prefixes: Sequence[Sequence[int]],
     decoder: Decoder,
-    max_new_tokens: int,
+    max_new_tokens: Cap,
     noise: Sequence[int] = (0,),
     done: Callable[[int], object] = lambda rows: None,
     strings: bool = True,

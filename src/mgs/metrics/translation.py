@@ -22,8 +22,8 @@ from mgs.metrics.completion import Evaluation, decode_texts, perplexity, texts
 from mgs.types import Text
 
 BEAMS = 5
-#: Longest translation: this many times the source, and a few tokens.
-CAP_RATIO, CAP_EXTRA = 2.0, 10
+#: Longest translation: this many times its source, and a few tokens.
+CAP_RATIO, CAP_EXTRA = 2, 10
 
 #: Column → what it is, in the order of the paper's table.
 TRANSLATION_COLUMNS = {
@@ -50,12 +50,12 @@ def evaluate_translation(
 ) -> Evaluation:
     """Decode every source twice, with `decoder` (greedy) and with `beams`, and fill the table's row.
 
-    `max_new_tokens` None caps translations at twice the longest source. Hypotheses are those of `decoder`. METEOR is
+    `max_new_tokens` None caps each translation at twice its source. Hypotheses are those of `decoder`. METEOR is
     left out where there is no WordNet.
     """
     decoder = decoder or Decoder()
     sources = [example.prefix for example in data.examples]
-    cap = max_new_tokens or longest_translation(sources)
+    cap = max_new_tokens or longest_translation
     with tqdm(
         total=2 * len(data), desc="translating", unit="sentence", leave=False, disable=None if progress else True
     ) as bar:
@@ -68,7 +68,8 @@ def evaluate_translation(
     references = texts(tokenizer, [example.target for example in data])
     figures = {"bleu": score("bleu", searched, references)} | translation_figures(hypotheses, references)
     figures["perplexity"] = perplexity(model, data)
-    return Evaluation(figures, signature(data, decoder, cap, seed, beams), hypotheses)
+    capped = str(max_new_tokens or f"{CAP_RATIO}x+{CAP_EXTRA}")
+    return Evaluation(figures, signature(data, decoder, capped, seed, beams), hypotheses)
 
 
 def translation_figures(hypotheses: Sequence[Text], references: Sequence[Text]) -> dict[str, float]:
@@ -88,11 +89,11 @@ def score(name: str, hypotheses: Sequence[Text], references: Sequence[Text]) -> 
     return 100 * (1 - (values if isinstance(values, float) else _mean(values)))
 
 
-def longest_translation(sources: Sequence[Sequence[int]]) -> int:
-    return int(CAP_RATIO * max(map(len, sources))) + CAP_EXTRA
+def longest_translation(source: Sequence[int]) -> int:
+    return CAP_RATIO * len(source) + CAP_EXTRA
 
 
-def signature(data: Completions, decoder: Decoder, cap: int, seed: int, beams: int) -> str:
+def signature(data: Completions, decoder: Decoder, cap: str, seed: int, beams: int) -> str:
     """How the figures were obtained: the data and the decoders on one line, then a line for each metric."""
     parts = {"data": data.signature, "decoder": decoder, "bleu": f"beam-{beams}", "cap": cap}
     if decoder.sample:
