@@ -1,0 +1,89 @@
+"""Searches on the shipped model, each for the same CPU seconds of updates on one thread, from the same weights.
+
+python benchmarks/search.py DIR [--rows ROW ...] [--seeds N] [--seconds S]
+
+Prints a line for each run (test prefixes, what won) and keeps everything in DIR; what is there is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from mgs.experiments import stopwatch
+from mgs.experiments.completion import ZERO_ONLY
+from mgs.experiments.inputs import DataOptions
+from mgs.experiments.running import execute
+from mgs.experiments.search import GOAL, PLAIN, WATCHED
+from mgs.experiments.study import Run, Study
+from mgs.metrics import COLUMNS
+from mgs.training.recipes import DEPENDABLE, RECIPES
+
+#: The recipe cut down to what a core can do: six parts instead of eight, two lengths instead of three.
+SIZED: dict[str, Any] = {
+    **RECIPES[DEPENDABLE],
+    "num_gradients": 6,
+    "lengths": [0.25, 0.5],
+    "num_candidates": 13,
+    "mix": 0.08,
+    "score_prefixes": 24,
+}
+BUDGET = {"likelihood_budget": 0.04}
+GATE = {"num_gradients": 1, "num_candidates": 2, "lengths": [0.5], "components": "mle", "temperature": "1e9"}
+STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.25}
+ROWS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "paper, zero only": ZERO_ONLY,
+    "dependable": SIZED,
+    "dependable, budget": {**SIZED, **BUDGET},
+    "dependable, budget, adapting": {**SIZED, **BUDGET, "lengths": [0.1, 0.3], "adapt_lengths": True},
+    "gate alone": {**SIZED, **GATE},
+    "plain steps": STEP,
+    "short targets": {**STEP, "shortest": 1 / 6},
+}
+MLE_ROWS = ("plain steps", "short targets")
+COMMON = {"max_steps": 100_000, "eval_steps": 100_000, "max_new_tokens": 80, "eval_max_new_tokens": 200, **WATCHED}
+
+
+def study_of(rows: list[str], seeds: int, seconds: float) -> Study:
+    idle = {"max_steps": 1, "learning_rate": 0.0, "batch_tokens": 512, "eval_strategy": "no", "keep_best": False}
+    start = Run("MLE", "mle", "small", options={**idle, "eval_max_new_tokens": COMMON["eval_max_new_tokens"]})
+    runs = [
+        Run(row, "mle" if row in MLE_ROWS else "mgs", "@MLE", seed, None if row in MLE_ROWS else "lm", options, seconds)
+        for row in rows
+        for seed in range(seeds)
+        for options in ({**COMMON, **ROWS[row]},)
+    ]
+    runs = [start, *(replace(run, options={**run.options, "save_strategy": "no"}) for run in runs)]
+    data = DataOptions(task="completion", data="docstrings", min_length=42)
+    return Study("search", "Searches on the shipped model", data, runs, tuple(COLUMNS), ("test",), 100, goal=GOAL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=ROWS, metavar="ROW")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    stopwatch.time = SimpleNamespace(monotonic=time.process_time)  # type: ignore[attr-defined]  # others may use the machine
+    study = study_of(given.rows, given.seeds, given.seconds)
+    for run in study.runs:
+        execute(study, run, given.out, progress=False)
+        record = json.loads((given.out / run.name / "record.json").read_text())
+        figures = record["figures"]["test"]
+        shown = ("lm", "nontermination", "repetition", "length", "perplexity")
+        told = ", ".join(f"{name} {figures[name]:.3f}" for name in shown)
+        print(f"{run.name}: {record['updates']} updates, {record['update_seconds']} s; {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
