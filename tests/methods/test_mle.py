@@ -1,11 +1,13 @@
 """Maximum likelihood against the library's own loss."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from mgs.methods import MLE, Key, mle, mle_loss
 from mgs.methods.method import gradient_of
-from mgs.methods.mle import mle_gradient, shortest_targets
+from mgs.methods.mle import mle_gradient, shortest_targets, tokens_at_once
 
 IGNORED = -100
 
@@ -99,6 +101,15 @@ def test_a_batch_that_is_too_large_for_one_pass_is_learned_in_pieces(gpt2, batch
     assert (outcome.loss, outcome.weight) == (pytest.approx(whole.loss, rel=1e-5), whole.weight)
     for name, expected in whole.gradient.items():
         torch.testing.assert_close(outcome.gradient[name], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("free", "expected"), [(0, 4096), (10**9, 9000), (10**12, 65_536)])
+def test_a_gpu_takes_as_many_tokens_at_once_as_fit(gpt2, monkeypatch, free, expected):
+    assert tokens_at_once(gpt2) == 4096
+    monkeypatch.setattr(mle, "free_memory", lambda device: free)
+    monkeypatch.setattr(mle, "bytes_per_token", lambda model: 3 * 10**8 // 9000)
+    elsewhere = SimpleNamespace(parameters=lambda: iter([torch.empty(0, device="meta")]), config=gpt2.config)
+    assert tokens_at_once(elsewhere) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(("share", "kept"), [(1.0, [3, 2, 1, 3]), (0.5, [2, 1]), (0.25, [1]), (0.0, [1])])

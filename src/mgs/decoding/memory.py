@@ -1,4 +1,4 @@
-"""How many rows are decoded at once: what the memory at hand takes."""
+"""How much is decoded, or learned, at once: what the memory at hand takes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def bytes_per_row(model: nn.Module, positions: int) -> int:
     kv_share = (getattr(config, "num_key_value_heads", None) or heads) / heads
     layers = config.num_hidden_layers
     return int(4 * (2 * layers * hidden * kv_share * positions + 4 * config.vocab_size + 16 * hidden))
+
+
+def bytes_per_token(model: nn.Module) -> int:
+    """What learning from one token keeps, about: every layer's activations, and the logits with their gradients."""
+    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+    return 4 * (40 * config.num_hidden_layers * config.hidden_size + 4 * config.vocab_size)
 
 
 def free_memory(device: torch.device) -> int:

@@ -8,12 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgs.data import token_batches
+from mgs.decoding.memory import bytes_per_token, free_memory
 from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
 from mgs.models.likelihood import padded_lengths, scored_logits
 from mgs.types import Batch, Direction
 
-CHUNK = 4096  # tokens that go forward and back at once, padding counted
+CHUNK = 4096  # tokens that go forward and back at once, padding counted, where more would be no faster
 WHOLE = 8192  # tokens of a batch of MLE that still goes as one
+MOST = 65_536  # tokens at once on a GPU, ...
+MEMORY_SHARE = 0.3  # ... if they fit this much of what is free
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:
@@ -26,11 +29,13 @@ def mle_gradient(
     model: nn.Module,
     batch: Batch,
     bf16: bool = False,
-    budget: int = CHUNK,
+    budget: int | None = None,
     label_smoothing: float = 0.0,
     with_prefix: bool = False,
 ) -> tuple[Direction, float]:
-    """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time."""
+    """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time, by default as
+    many as go well."""
+    budget = budget or tokens_at_once(model)
     lengths = padded_lengths(model, batch.prefixes, batch.targets)
     num_targets = num_scored(batch, with_prefix)
     total: Direction = {}
@@ -44,6 +49,14 @@ def mle_gradient(
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient
     return total, loss
+
+
+def tokens_at_once(model: nn.Module) -> int:
+    """How many tokens go forward and back in one pass."""
+    device = next(model.parameters()).device
+    if device.type == "cpu" or not hasattr(model, "config"):
+        return CHUNK
+    return max(CHUNK, min(MOST, int(MEMORY_SHARE * free_memory(device) / bytes_per_token(model))))
 
 
 def num_scored(batch: Batch, with_prefix: bool = False) -> int:
@@ -75,8 +88,8 @@ class MLE(Stateless):
         kept = shortest_targets(batch, self.shortest)
         weight = num_scored(kept, self.with_prefix)
         kept = kept if weight else batch  # to go the same way as the other processes, for nothing
-        if len(kept) * max(map(len, kept.examples)) > WHOLE:
-            gradient, mean = mle_gradient(model, kept, self.bf16, CHUNK, self.label_smoothing, self.with_prefix)
+        if len(kept) * max(map(len, kept.examples)) > max(WHOLE, tokens_at_once(model)):
+            gradient, mean = mle_gradient(model, kept, self.bf16, None, self.label_smoothing, self.with_prefix)
             return Outcome(gradient, mean, weight=weight)
         with autocast(model, self.bf16):
             loss = mle_loss(model, kept, self.with_prefix, self.label_smoothing)
