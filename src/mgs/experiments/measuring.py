@@ -34,7 +34,7 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
     if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
         write_json(folder / CANDIDATES, {"candidates": candidate_texts(trainer, record["updates"])})
     if run.method == "mle" and before is None and not study.data.translates:
-        trainer.scorer = ModelOptions(str(folder)).load()[0].eval()
+        trainer.scorer = ModelOptions(str(folder)).load()[0].eval().to(trainer.args.device)
     trainer.args.decoder = study.decoder or trainer.args.decoder
     decoded = read_json(folder / CONTINUATIONS)
     for split in splits:

@@ -114,7 +114,7 @@ def _trainer(study: Study, run: Run, out: Path, progress: bool, trained: bool) -
         callbacks=[Stopwatch(run.seconds)],
     )
     if run.method == "mle" and before and not study.data.translates:  # as the others have it: what they start from
-        trainer.scorer = start.load()[0].eval()
+        trainer.scorer = start.load()[0].eval().to(trainer.args.device)
     if trained:
         model.load_state_dict(load_model(str(folder)).state_dict())
     return trainer, examples
