@@ -43,7 +43,6 @@ ROWS: dict[str, dict[str, Any]] = {
     "paper, zero only": ZERO_ONLY,
     "dependable": SIZED,
     "dependable, budget": {**SIZED, **BUDGET},
-    "dependable, budget, adapting": {**SIZED, **BUDGET, "lengths": [0.1, 0.3], "adapt_lengths": True},
     "gate alone": {**SIZED, **GATE},
     "plain steps": STEP,
     "short targets": {**STEP, "shortest": 1 / 6},

@@ -242,7 +242,6 @@ def test_search_lowers_a_cost_that_likelihood_does_not_know(make_gpt2, batch, ma
     assert final[0.0] > 0.5
 
 
-def test_mgs_remembers_nothing_unless_lengths_adapt(make_task):
+def test_mgs_remembers_nothing(make_task):
     assert MGS(make_task()).state() == {}
-    assert MGS(make_task(), adapt_lengths=True).state() == {"reach": 1.0}
     assert MGS(make_task()).name == "mgs"

@@ -60,7 +60,6 @@ def test_a_killed_run_resumes_to_the_same_weights_and_log(make_trainer, assert_s
 def test_a_resumed_run_still_knows_the_weights_it_started_from(make_trainer, entries, assert_same_weights, tmp_path):
     options = {"max_steps": 4, "save_steps": 2, "eval_strategy": "no", "learning_rate": 0.1, "probe_transfer": 1}
     options |= {"cost": "edit", "likelihood_budget": 0.05, "noise": 4.0, "num_candidates": 8, "halvings": 1}
-    options |= {"adapt_lengths": True}
     straight, resumed = both(make_trainer, tmp_path, "mgs", kill_before=3, **options)
     assert_same_weights(straight.model, resumed.model)
     assert log_of(tmp_path / "straight") == log_of(tmp_path / "killed")
@@ -68,7 +67,6 @@ def test_a_resumed_run_still_knows_the_weights_it_started_from(make_trainer, ent
     assert log[0]["nll_over_start"] == pytest.approx(0.0, abs=1e-6)
     assert all(abs(entry["nll_over_start"]) > 1e-4 for entry in log[1:])
     assert any(0 < entry["refused"] < 8 for entry in log)
-    assert len({entry["reach"] for entry in log}) > 1
 
 
 def test_the_baseline_of_pg_is_part_of_what_is_resumed(make_trainer, entries, tmp_path):

@@ -16,7 +16,7 @@ from mgs.candidates import Candidates, Task
 from mgs.candidates.forms import Number
 from mgs.candidates.likelihood import TOGETHER, num_targets
 from mgs.errors import NonFinite, UserError
-from mgs.methods.method import Key, Outcome
+from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
 from mgs.methods.parts import alignments, described, divided, parts
@@ -25,16 +25,15 @@ from mgs.methods.scoring import Dealt, Likelihoods, scores
 from mgs.methods.transfer import transfer_log
 from mgs.models import score
 from mgs.ranks import ALONE, Ranks
-from mgs.search import Proposal, ProposalForm, Temperature, Update, mgs_update
+from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
 
 GUIDES = ("mle", "risk")
-FURTHEST = 64.0  # times the lengths that were asked for, or a part of them as small
 
 
 @dataclass
-class MGS:
+class MGS(Stateless):
     """Minimises `task` by parameter search.
 
     `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, or the expected cost of
@@ -44,9 +43,6 @@ class MGS:
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
     `score_prefixes` of them, score every candidate; with `score_apart` only the others give gradients. `halvings` lets
     the worse half go after a part of the rows. `log_base` also decodes θ itself, which only the log needs.
-
-    With `adapt_lengths`, lengths follow what wins: `reach` multiplies them and is doubled where the longest does, and
-    halved where the shortest or staying does. How far a gradient holds depends on the model, and changes during a run.
 
     `likelihood_weight` λ adds λ times the negative log-likelihood of a target token to a candidate's cost;
     `likelihood_budget` refuses candidates whose perplexity is more than that share above that of `anchor`, the weights
@@ -67,7 +63,6 @@ class MGS:
     likelihood_weight: float = 0.0
     likelihood_budget: float | None = None
     anchor: nn.Module | None = None
-    adapt_lengths: bool = False
     probe_transfer: int = 0
     fresh: Callable[[int, Batch, Key], Batch] | None = None  # so many rows that are not in the batch
     max_gradient_norm: float = 1.0
@@ -86,13 +81,11 @@ class MGS:
             raise UserError("likelihood_budget is counted from a model: give the one that training starts from, anchor")
         self.candidates = Candidates(self.task)
         self.dealt = Dealt(self.ranks, self.shard_data)
-        self.reach = 1.0
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         scored, rest = divided(batch, self.score_prefixes, self.score_apart)
         gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
-        form = replace(self.form, lengths=tuple(self.reach * length for length in self.form.lengths))
-        proposal = Proposal(form, gradients, self.num_candidates, *key)  # lines 4 and 5
+        proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
         nlls, refused, said = self._likelihoods(model, proposal, scored)
         compute = partial(self._costs, model, proposal, key)  # lines 6 and 7
         found = scores(compute, len(proposal), scored, self.halvings, refused, self.form.stay, self.log_base)
@@ -110,24 +103,8 @@ class MGS:
         }
         fresh = self._probe(model, proposal, batch, len(scored), key)
         log |= transfer_log(update, found.costs, fresh, found.finalists) if fresh else {}
-        if self.adapt_lengths:
-            log["reach"] = self.reach
-            self.reach = self._adapted(update)
         descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
         return Outcome(descent, best if found.base is None else found.base, log)
-
-    def _adapted(self, update: Update) -> float:
-        """The next reach."""
-        k, lengths = update.winner, [abs(self.reach * length) for length in self.form.lengths]
-        won = 0.0 if k is None or update.gradients[k] is None else abs(update.lengths[k])
-        times = 2.0 if won == max(lengths) else 0.5 if won <= min(lengths) else 1.0
-        return min(FURTHEST, max(1 / FURTHEST, times * self.reach))
-
-    def state(self) -> dict[str, Any]:
-        return {"reach": self.reach} if self.adapt_lengths else {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.reach = state.get("reach", 1.0)
 
     def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
         """What the log says of each gradient, so that one can tell which of them win."""

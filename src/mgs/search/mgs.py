@@ -66,14 +66,9 @@ class Update:
     base_cost: float | None
     variance: float  # Σ_k w̃_k ‖Δ_k − Δ_MGS‖², the appendix's variance summed over parameters
 
-    @property
-    def winner(self) -> int | None:
-        """The candidate of the highest weight; None where none is allowed, and the search stays."""
-        return max(self.allowed, key=lambda k: float(self.weights[k]), default=None)
-
     def log(self) -> dict[str, object]:
         """What every update reports."""
-        best = self.winner
+        best = max(self.allowed, key=lambda k: float(self.weights[k]), default=None)  # None: the search stays
         mle = [float(w) for w, component in zip(self.weights, self.components, strict=True) if component == "mle"]
         return {
             "cost": self.base_cost,

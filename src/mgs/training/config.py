@@ -30,7 +30,7 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
     *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout", "ema"),
-    *("score_apart", "halvings", "adapt_lengths", "likelihood_weight", "probe_transfer"),
+    *("score_apart", "halvings", "likelihood_weight", "probe_transfer"),
 )
 NONFINITE = ("stop", "skip")
 
@@ -175,9 +175,6 @@ class MGSConfig(SequenceConfig):
     num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
     split: str = option("order", "How the batch is cut into those parts: order (as drawn) or length (of targets).")
     lengths: list[float] = option([1.0], "Lengths at which each gradient is a centre.")
-    adapt_lengths: bool = option(
-        False, "Double the lengths where the longest wins, halve them where the shortest or staying does."
-    )
     noise: float = option(1.0, "Noise level, times the noise scale; 0 leaves the centres themselves.")
     noise_scale: str = option("tensor", "Scale of the noise: mean |gradient| per tensor, global, or constant.")
     rank: int | None = option(

@@ -95,7 +95,6 @@ class MGSTrainer(CostTrainer):
             likelihood_weight=args.likelihood_weight,
             likelihood_budget=budget,
             anchor=None if budget is None else self.scorer or frozen(model).to(args.device),
-            adapt_lengths=args.adapt_lengths,
             probe_transfer=args.probe_transfer,
             fresh=self._fresh,
             max_gradient_norm=args.gradient_norm,
