@@ -1,6 +1,6 @@
 """Searches on the shipped model, each for the same CPU seconds of updates on one thread, from the same weights.
 
-python benchmarks/search.py DIR [--rows ROW ...] [--seeds N] [--seconds S]
+python benchmarks/search.py DIR [--cost COST] [--rows ROW ...] [--seeds N] [--seconds S]
 
 Prints a line for each run (test prefixes, what won) and keeps everything in DIR; what is there is not run again.
 """
@@ -51,11 +51,11 @@ MLE_ROWS = ("plain steps", "short targets")
 COMMON = {"max_steps": 100_000, "eval_steps": 100_000, "max_new_tokens": 80, "eval_max_new_tokens": 200, **WATCHED}
 
 
-def study_of(rows: list[str], seeds: int, seconds: float) -> Study:
+def study_of(cost: str, rows: list[str], seeds: int, seconds: float) -> Study:
     idle = {"max_steps": 1, "learning_rate": 0.0, "batch_tokens": 512, "eval_strategy": "no", "keep_best": False}
     start = Run("MLE", "mle", "small", options={**idle, "eval_max_new_tokens": COMMON["eval_max_new_tokens"]})
     runs = [
-        Run(row, "mle" if row in MLE_ROWS else "mgs", "@MLE", seed, None if row in MLE_ROWS else "lm", options, seconds)
+        Run(row, "mle" if row in MLE_ROWS else "mgs", "@MLE", seed, None if row in MLE_ROWS else cost, options, seconds)
         for row in rows
         for seed in range(seeds)
         for options in ({**COMMON, **ROWS[row]},)
@@ -68,18 +68,19 @@ def study_of(rows: list[str], seeds: int, seconds: float) -> Study:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--cost", default="lm")
     parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=ROWS, metavar="ROW")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60.0)
     given = parser.parse_args()
     torch.set_num_threads(1)
     stopwatch.time = SimpleNamespace(monotonic=time.process_time)  # type: ignore[attr-defined]  # others may use the machine
-    study = study_of(given.rows, given.seeds, given.seconds)
+    study = study_of(given.cost, given.rows, given.seeds, given.seconds)
     for run in study.runs:
         execute(study, run, given.out, progress=False)
         record = json.loads((given.out / run.name / "record.json").read_text())
         figures = record["figures"]["test"]
-        shown = ("lm", "nontermination", "repetition", "length", "perplexity")
+        shown = ("lm", "edit", "nontermination", "repetition", "length", "perplexity")
         told = ", ".join(f"{name} {figures[name]:.3f}" for name in shown)
         print(f"{run.name}: {record['updates']} updates, {record['update_seconds']} s; {told}", flush=True)
 
