@@ -20,10 +20,11 @@ import torch
 from mgs.experiments import stopwatch
 from mgs.experiments.completion import ZERO_ONLY
 from mgs.experiments.inputs import DataOptions
-from mgs.experiments.running import execute
+from mgs.experiments.running import execute, records
 from mgs.experiments.search import GOAL, PLAIN, WATCHED
 from mgs.experiments.study import Run, Study
 from mgs.metrics import COLUMNS
+from mgs.training.outputs import write_json
 from mgs.training.recipes import DEPENDABLE, RECIPES
 
 #: The recipe cut down to what a core can do: six parts instead of eight, two lengths instead of three.
@@ -83,6 +84,7 @@ def main() -> None:
         shown = ("lm", "edit", "nontermination", "repetition", "length", "perplexity")
         told = ", ".join(f"{name} {figures[name]:.3f}" for name in shown)
         print(f"{run.name}: {record['updates']} updates, {record['update_seconds']} s; {told}", flush=True)
+    write_json(given.out / "search.json", {"title": study.title, "rows": records(study, given.out)})
 
 
 if __name__ == "__main__":
