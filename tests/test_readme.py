@@ -22,7 +22,9 @@ def test_the_python_example_runs(tmp_path, gpt2, tokenizer, sentences):
     tokenizer.save_pretrained(tmp_path / "model")
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     code = code.replace('"gpt2"', repr(str(tmp_path / "model")))
-    code = code.replace('output_dir="out"', f"output_dir={str(tmp_path / 'out')!r}, max_steps=1, context=3")
+    code = code.replace(
+        'output_dir="out", max_steps=30', f"output_dir={str(tmp_path / 'out')!r}, max_steps=1, context=3"
+    )
     code, found = re.subn(r"train_dataset=\[.*?\]", "train_dataset=sentences", code)
     assert found == 1
     scope = {"sentences": sentences}
