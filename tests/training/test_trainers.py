@@ -38,6 +38,18 @@ def test_each_trainer_changes_the_weights_and_logs_every_batch(make_trainer, ent
     assert all(math.isfinite(entry["loss"]) for entry in log)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_bf16_is_for_gradients_and_rounds_nothing_else(make_trainer, letters, tmp_path, method):
+    """Or candidates would hardly differ from each other, and what is evaluated would be another model."""
+    options = {"max_steps": 1, "learning_rate": 0.0, "weight_decay": 0.0, "eval_strategy": "no"}
+    found = []
+    for bf16 in (False, True):
+        trainer = make_trainer(method, tmp_path / str(bf16), held_out=letters[:10], bf16=bf16, **options)
+        trainer.train()
+        found.append(trainer.figures(trainer.eval_dataset))
+    assert found[0] == found[1]
+
+
 def test_mgs_logs_what_its_search_did(make_trainer, entries, tmp_path):
     trainer = make_trainer("mgs", tmp_path, max_steps=3, num_candidates=6)
     batches = list(trainer.get_train_dataloader())

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mgs.cli.arguments import Parser
+from mgs.decoding.memory import share_memory
 from mgs.errors import UserError, at_least, unknown
 from mgs.experiments.ablations import many, mixing, proposal, temperature
 from mgs.experiments.completion import SCALES, completion, examples, sampling
@@ -71,6 +72,7 @@ def reproduce(argv: Sequence[str]) -> None:
     if options.only:
         which, _, run = options.only.rpartition("/")
         study, out = next(pair for pair in made if pair[0].name == which or not which)
+        share_memory(options.jobs)
         execute(study, study.named(run), out, progress=False)
         return
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))

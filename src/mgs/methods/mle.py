@@ -16,7 +16,7 @@ from mgs.types import Batch, Direction
 CHUNK = 4096  # tokens that go forward and back at once, padding counted, where more would be no faster
 WHOLE = 8192  # tokens of a batch of MLE that still goes as one
 MOST = 32_768  # tokens at once on a GPU, ...
-MEMORY_SHARE = 0.15  # ... if they fit this much of what is free: other runs may share it
+MEMORY_SHARE = 0.3  # ... if they fit this much of what is free
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:

@@ -28,8 +28,10 @@ class TogetherTrainer(Trainer):
         return DataParallel(method, self.ranks) if self.ranks.size > 1 else method
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Without the library's own wrapper, which would exchange gradients at every step."""
+        """Without the library's own wrappers: one would exchange gradients at every step, and one, of `bf16`, would round
+        whatever the model computes. Methods have gradients in bf16; candidates differ by less than it can tell apart."""
         super().create_accelerator_and_postprocess()
+        self.accelerator.native_amp = False
         self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
