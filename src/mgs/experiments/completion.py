@@ -68,21 +68,31 @@ SCALES: dict[str, Scale] = {
         model=None,
         data=None,
         # Larger batches than the paper's, for a GPU's sake: WikiText-2 is passed through in some 300 updates.
-        mle={"max_steps": 2000, "eval_steps": 50, "save_steps": 50, "batch_tokens": 8192, "patience": 3},
-        tune={"max_steps": 300, "eval_steps": 50, "save_steps": 50, "patience": 0},
+        mle={
+            "max_steps": 600,
+            "eval_steps": 100,
+            "save_steps": 100,
+            "batch_tokens": 8192,
+            "learning_rate": 1e-4,
+            "lr_scheduler_type": "cosine",
+            "warmup_steps": 30,
+            "patience": 0,
+            "bf16": True,
+        },
+        tune={"max_steps": 300, "eval_steps": 50, "save_steps": 50, "patience": 0, "bf16": True},
         seeds=3,
         watched=200,
         seconds=150.0,
         timed={"max_steps": 100_000, "eval_steps": 10, "save_steps": 10},
         note=(
             "Unlike in the paper, the start is the model named in the command, fine-tuned by MLE on WikiText-2 (2 "
-            "million words, the paper's WikiText-103 has 100) in batches of 8,192 tokens (1,024) until perplexity on "
-            "200 validation prefixes has not fallen for 3 evaluations of 50 updates (400,000 updates, the best of 80). "
+            "million words, the paper's WikiText-103 has 100): 600 updates of 8,192 tokens (1,024), two passes, with a "
+            "learning rate that falls from 1e-4 to zero, the best of 6 evaluations (400,000 updates, the best of 80). "
             "All else starts from that one model (one for each seed), ends after 300 updates (10 evaluations without "
             "a gain) and takes the best of 6 evaluations on 200 prefixes (all), with 3 seeds (5); seeds differ in "
             "batches and noise. Tokens are that model's, so costs, lengths and perplexities are not those of GPT-2. "
-            "The rest is the paper's: 10 tokens of prefix, batches of 1,024 tokens, 4 candidates or samples, AdamW at "
-            "6.25e-5, caps of 1.3 targets in training and 500 tokens in evaluation."
+            "Gradients are in bf16. The rest is the paper's: 10 tokens of prefix, batches of 1,024 tokens, 4 candidates "
+            "or samples, AdamW at 6.25e-5, caps of 1.3 targets in training and 500 tokens in evaluation."
         ),
     ),
     "paper": Scale(
