@@ -28,8 +28,8 @@ class TogetherTrainer(Trainer):
         return DataParallel(method, self.ranks) if self.ranks.size > 1 else method
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Without the library's own wrappers: one would exchange gradients at every step, and one, with bf16, would round
-        all that the model computes, where candidates differ by less. Methods compute their gradients in bf16."""
+        """Without the library's own wrappers: one would exchange gradients at every step, and one, with bf16, would
+        round all that the model computes, where candidates differ by less. Methods compute their gradients in bf16."""
         super().create_accelerator_and_postprocess()
         self.accelerator.native_amp = False
         self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
