@@ -13,7 +13,8 @@ from mgs.candidates import Candidates, Task, forms, fused, perturbed
 from mgs.candidates.gpu import DenseBuffers, precise
 from mgs.candidates.siblings import Member, siblings
 from mgs.costs import Cost
-from mgs.decoding import Decoder, fixed, row_keys
+from mgs.decoding import Decoder, fixed, graph, row_keys
+from mgs.decoding.loop import decode_loop
 from mgs.models import score, searched_parameters
 from mgs.search import Proposal, ProposalForm
 from mgs.types import Batch, Example
@@ -171,6 +172,46 @@ def test_candidates_are_those_of_perturbed_copies(plain_kernels, make, form, dec
     assert ("_attend_to" in plain_kernels) == (make is marian)
     assert ("rotate" in plain_kernels) == (make is llama)
     assert "forward" not in vars(next(iter(model.modules())))
+
+
+@pytest.fixture
+def shrinking(monkeypatch):
+    """Loops that look at every second token and shrink whenever they can; the sizes that they shrank to."""
+    sizes, go_on = [], graph.FixedLoop._go_on_with
+    monkeypatch.setattr(graph, "LOOK_EVERY", 2)
+    monkeypatch.setattr(graph, "WORTH_SHRINKING", 1)
+    monkeypatch.setattr(
+        graph.FixedLoop,
+        "_go_on_with",
+        lambda loop, model, kept, num: sizes.append(len(kept)) or go_on(loop, model, kept, num),
+    )
+    return sizes
+
+
+@MODELS
+@pytest.mark.parametrize("form", [{}, {"rank": 1}], ids=["dense", "thin"])
+def test_rows_that_have_ended_leave_and_nothing_else_changes(plain_kernels, shrinking, monkeypatch, make, form):
+    model, eos, keys = made(make), 96, row_keys(range(8), 7)
+    ends = dict(zip(keys.tolist(), [2, 99, 1, 5, 14, 3, 2, 99], strict=True))
+
+    def process(logits, keys, position):
+        logits = logits.index_fill(1, torch.tensor([eos]), -torch.inf)
+        now = torch.tensor([ends[key] == position for key in keys.tolist()])
+        return logits.masked_scatter(now[:, None] & (torch.arange(97) == eos), torch.full((int(now.sum()),), 1e9))
+
+    monkeypatch.setattr(Decoder, "process", lambda decoder: process)
+    prefixes = [(first, second) for first in (5, 33) for second in (7, 8, 90, 14)]
+    tokenizer, expected = Ids(), {}
+    tokenizer.eos_token_id = eos
+    for k in [0, 1, 2, None]:
+        with perturbed(model, {} if k is None else proposal_of(model, 3, **form).sample(k)):
+            expected[k] = decode_loop(model, prefixes, 30, eos, keys, process)
+    assert len(set(map(tuple, expected.values()))) > 2
+    engine = Candidates(Task(tokenizer, Decoder(), Cost.of("edit"), 30))
+    batch = Batch([Example(prefix, (1, 0)) for prefix in prefixes])
+    for _ in range(2):
+        assert engine.decode(model, proposal_of(model, 3, **form), list(expected), batch, (7,)) == expected
+    assert shrinking == [16, 8] * 2  # of 32: four rows each, then two
 
 
 @MODELS

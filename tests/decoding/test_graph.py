@@ -1,6 +1,7 @@
 """The loop of fixed size, uncaptured: what a GPU captures and replays does the same."""
 
 import copy
+from itertools import groupby
 
 import pytest
 import torch
@@ -18,9 +19,11 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from mgs.decoding import Decoder, fixed, graph, row_keys
+from mgs.decoding import Decoder, agreement, fixed, graph, row_keys
+from mgs.decoding.agreement import agrees, supports_graph
 from mgs.decoding.fixed import ATTENTION
-from mgs.decoding.graph import KEPT_LOOPS, LOOK_EVERY, ROOM_STEP, FixedLoop, Loops, agrees, supports_graph
+from mgs.decoding.graph import KEPT_LOOPS, LOOK_EVERY, ROOM_STEP, FixedLoop, Loops
+from mgs.decoding.loop import decode_loop
 
 PREFIXES = [(5, 6, 7), (300, 2), (11, 12, 13, 14, 15, 16), (9,), (120, 121, 122), (40, 41)]
 OTHERS = [(77,), (78, 79, 80, 81), (1, 2), (90, 91, 92), (250,), (13, 14)]
@@ -92,6 +95,71 @@ def test_a_loop_that_stopped_early_starts_afresh(gpt2):
 @pytest.mark.parametrize("cap", [1, 2, LOOK_EVERY, LOOK_EVERY + 1, LOOK_EVERY + 2])
 def test_the_cap_is_respected(gpt2, cap):
     assert Loops().decode(gpt2, PREFIXES, cap, NO_EOS, KEYS, None, None) == Decoder()(gpt2, PREFIXES, cap, NO_EOS)
+
+
+# -- rows that have ended leave ---------------------------------------------------------------------------------------
+
+#: When each of 12 rows ends; 99 is never.
+ENDS = [3, 20, 99, 3, 40, 5, 21, 99, 3, 3, 70, 22]
+TWELVE = PREFIXES + OTHERS
+
+
+def ending(sizes):
+    """A process under which row i, known by its key, ends at ENDS[i] and goes on as the model says until then; notes
+    how many rows it is asked about."""
+
+    def process(logits, keys, position):
+        sizes.append(len(keys))
+        ends = torch.tensor(ENDS, device=keys.device)[keys] == position
+        return torch.where(ends[:, None], F.one_hot(torch.tensor(NO_EOS), logits.shape[1]) * 1e9, logits)
+
+    return process
+
+
+def test_where_most_rows_have_ended_a_smaller_loop_goes_on(model):
+    sizes, keys = [], torch.arange(12)
+    loop = FixedLoop(model, 12, 128, NO_EOS, ending(sizes))
+    expected = decode_loop(model, TWELVE, 90, NO_EOS, keys, ending([]))
+    assert loop(model, TWELVE, 90, keys) == expected
+    assert [len(row) for row in expected] == [min(end + 1, 90) for end in ENDS]
+    # seen after 16 steps: 7 rows go on, then 4 (of 6), then 3: too many for half of 6
+    assert [(size, len(list(run))) for size, run in groupby(sizes)] == [(12, 33), (6, 57)]
+    assert loop(model, TWELVE, 90, keys) == expected  # once more in the same memory
+
+
+def test_it_shrinks_as_far_as_it_can_and_only_where_enough_is_to_come(model, monkeypatch):
+    monkeypatch.setattr(graph, "WORTH_SHRINKING", 2)
+    monkeypatch.setitem(globals(), "ENDS", [2, 99, 2, 2, 2, 2, 99, 2, 2, 30, 2, 2])
+    sizes, keys = [], torch.arange(12)
+    loop = FixedLoop(model, 12, 128, NO_EOS, ending(sizes))
+    expected = decode_loop(model, TWELVE, 90, NO_EOS, keys, ending([]))
+    assert loop(model, TWELVE, 90, keys) == expected
+    assert [size for size, _ in groupby(sizes)] == [12, 3]
+    monkeypatch.setattr(graph, "WORTH_SHRINKING", 90)
+    sizes.clear()
+    assert loop(model, TWELVE, 90, keys) == expected
+    assert set(sizes) == {12}
+
+
+def test_candidates_keep_as_many_rows_each(model, monkeypatch):
+    """Three of four rows: what ends in one candidate stays for another's sake."""
+    monkeypatch.setattr(graph, "WORTH_SHRINKING", 2)
+    monkeypatch.setitem(globals(), "ENDS", [2, 99, 2, 2, 2, 60, 99, 2, 2, 2, 2, 2])
+    sizes, keys = [], torch.arange(12)
+    loop = FixedLoop(model, 12, 128, NO_EOS, ending(sizes), groups=3)
+    assert loop(model, TWELVE, 90, keys) == decode_loop(model, TWELVE, 90, NO_EOS, keys, ending([]))
+    assert [size for size, _ in groupby(sizes)] == [12, 6, 3]
+    assert loop.smaller[6].smaller[3].state.out.data_ptr() == loop.state.out.data_ptr()
+
+
+def test_which_rows_are_kept(gpt2):
+    loop = FixedLoop(gpt2, 12, 64, 0, None, groups=3)
+    ended = torch.tensor([1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1], dtype=torch.bool)
+    assert loop._kept(ended).tolist() == [0, 1, 4, 6, 8, 9]
+    ended[4] = True
+    assert loop._kept(ended).tolist() == [1, 6, 8]
+    ended[5:8] = False
+    assert loop._kept(ended) is None
 
 
 @pytest.fixture
@@ -321,7 +389,7 @@ def test_without_a_gpu_there_is_nothing_to_capture(model):
 def test_with_one_a_model_is_tried_once(gpt2, monkeypatch):
     tried = []
     monkeypatch.setattr(fixed.kernels, "usable", lambda device: True)
-    monkeypatch.setattr(graph, "agrees", lambda model: bool(tried.append(model)) or model is good)
+    monkeypatch.setattr(agreement, "agrees", lambda model: bool(tried.append(model)) or model is good)
     good, bad, other = copy.deepcopy(gpt2), copy.deepcopy(gpt2), sliding()
     assert [supports_graph(model) for model in (good, bad, other) * 2] == [True, False, False] * 2
     assert tried == [good, bad]  # the cache alone says that the other cannot
@@ -340,6 +408,24 @@ def test_on_a_gpu_what_is_captured_and_replayed_decodes_the_same(model, kind):
         assert loops.decode(moved, prefixes, cap, NO_EOS, keys, decoder.process(), None) == expected
     (loop,) = loops._kept.values()
     assert loop.graph is not None
+
+
+@pytest.mark.skipif(
+    not (torch.cuda.is_available() and fixed.kernels.usable(torch.device("cuda"))), reason="no GPU with Triton"
+)
+def test_on_a_gpu_smaller_loops_are_captured_too(model):
+    moved, keys = copy.deepcopy(model).to("cuda"), torch.arange(12, device="cuda")
+    ends = torch.tensor(ENDS, device="cuda")
+
+    def process(logits, keys, position):
+        last = torch.arange(logits.shape[1], device="cuda") == NO_EOS
+        return torch.where((ends[keys] == position)[:, None] & last, 1e9, logits)
+
+    loop = FixedLoop(moved, 12, 128, NO_EOS, process)
+    expected = decode_loop(moved, TWELVE, 90, NO_EOS, keys, process)
+    for _ in range(2):
+        assert loop(moved, TWELVE, 90, keys) == expected
+    assert loop.smaller[6].graph is not None
 
 
 def translator(kind, **more):

@@ -66,6 +66,7 @@ def test_candidates_that_are_less_likely_than_the_start_by_more_than_the_budget_
     assert 0 < sum(refused) < 5
     assert [weight == 0.0 for weight in outcome.log["weights"]] == refused
     assert outcome.log["refused"] == sum(refused)
+    assert [cost is None for cost in outcome.log["costs"]] == refused  # nothing was decoded with them
     assert outcome.log["nll_over_start"] == pytest.approx(0.0, abs=1e-6)
     assert sum(outcome.log["weights"]) == pytest.approx(1.0)
     kept = [k for k in range(5) if not refused[k]]

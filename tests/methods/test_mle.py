@@ -107,7 +107,7 @@ def test_a_batch_that_is_too_large_for_one_pass_is_learned_in_pieces(gpt2, batch
 def test_a_gpu_takes_as_many_tokens_at_once_as_fit(gpt2, monkeypatch, free, expected):
     assert tokens_at_once(gpt2) == 4096
     monkeypatch.setattr(mle, "free_memory", lambda device: free)
-    monkeypatch.setattr(mle, "bytes_per_token", lambda model: 3 * 10**8 // 9000)
+    monkeypatch.setattr(mle, "bytes_per_token", lambda model: 6 * 10**8 // 9000)
     elsewhere = SimpleNamespace(parameters=lambda: iter([torch.empty(0, device="meta")]), config=gpt2.config)
     assert tokens_at_once(elsewhere) == pytest.approx(expected, rel=1e-3)
 

@@ -93,6 +93,14 @@ def test_candidates_over_the_budget_are_refused(nlls, base, stay, refused):
     assert likelihoods.over_start == pytest.approx(base - 2.0)
 
 
+def test_an_update_spends_its_share_of_what_is_left_of_the_budget():
+    """Of log 1.02 = .0198 over the start, .01 is spent, so .0098 is left."""
+    nlls = [2.0147, 2.0150, 2.0190]
+    assert Likelihoods(nlls, 2.01, start=2.0, budget=0.02).refused(stay=False) == set()
+    assert Likelihoods(nlls, 2.01, start=2.0, budget=0.02, pace=0.5).refused(stay=False) == {1, 2}
+    assert Likelihoods([2.03, 2.02], 2.03, start=2.0, budget=0.02, pace=0.5).refused(stay=False) == set()  # way back
+
+
 # -- halving ----------------------------------------------------------------------------------------------------------
 
 
@@ -178,15 +186,20 @@ def test_staying_stays_in():
     assert found.finalists == [0, 2, 3]
 
 
-def test_what_is_refused_is_scored_once_and_takes_nobody_s_place():
+def test_what_is_refused_is_not_scored_and_takes_nobody_s_place():
     seen = []
     found = scores(lookup(seen), 5, rows_of(8), halvings=1, out={1, 2})
-    assert [numbers for numbers, _ in seen] == [[0, 1, 2, 3, 4], [3, 4]]
+    assert [numbers for numbers, _ in seen] == [[0, 3, 4], [3, 4]]
     assert found.finalists == [3, 4]
-    seen.clear()
-    found = scores(lookup(seen), 5, rows_of(8), halvings=2, out=range(5))
-    assert [numbers for numbers, _ in seen] == [[0, 1, 2, 3, 4]]
-    assert found.rows == [2] * 5
+    assert found.costs == [9.0, None, None, 0.75, 4.0]
+    assert (found.best, found.shown) == (0.75, 0.75)
+
+
+def test_if_all_are_refused_the_weights_themselves_are_scored():
+    seen = []
+    found = scores(lookup(seen), 5, rows_of(8), halvings=1, out=range(5))
+    assert [numbers for numbers, _ in seen] == [[None], [None]]
+    assert (found.costs, found.finalists, found.best, found.shown) == ([None] * 5, [], 5.0, 5.0)
 
 
 def test_costs_of_blocks_are_averaged_by_their_rows():

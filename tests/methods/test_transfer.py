@@ -28,7 +28,7 @@ def test_each_kind_of_candidate_has_its_own():
     costs = [5.0, 1.0, 4.0, 2.0, 9.0, 3.0, 7.0, 6.0]
     fresh = [4.0, 2.0, 2.0, 2.5, 1.0, 1.0, 6.0, 6.5]
     update = mgs_update(proposal, costs)
-    log = transfer_log(update, costs, fresh, range(8))
+    log = transfer_log(update, costs, dict(enumerate(fresh)))
     short, long = ([k for k, s in enumerate(update.lengths) if s == length] for length in (0.25, 0.5))
     assert len(short) == len(long) == 3
     assert log == {
@@ -40,6 +40,7 @@ def test_each_kind_of_candidate_has_its_own():
         },
     }
     some = [0, 1, *short[:2]]
-    log = transfer_log(update, costs, fresh, some)
+    log = transfer_log(update, costs, {k: fresh[k] for k in some})
     assert log["transfer"] == pytest.approx(statistics.correlation([costs[k] for k in some], [fresh[k] for k in some]))
     assert log["transfer_by"] == {}
+    assert log["probe_costs"] == [fresh[k] if k in some else None for k in range(8)]

@@ -23,7 +23,7 @@ from mgs.candidates.swap import swapped, watched
 from mgs.candidates.task import Task
 from mgs.data.completion import end_of_sequence
 from mgs.decoding import row_keys
-from mgs.decoding.graph import supports_graph
+from mgs.decoding.agreement import supports_graph
 from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.metrics import texts
 from mgs.models import searched_parameters

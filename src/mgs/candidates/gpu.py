@@ -145,7 +145,7 @@ class OnGPU:
         keys = torch.cat([work.keys_B, work.keys_B[:1].repeat(spare)])
         groups.start(num * len(prefixes))
         rows = self.loops.decode(
-            model, prefixes * num, work.room, work.eos, keys.repeat(num), work.decoder.process(), binding
+            model, prefixes * num, work.room, work.eos, keys.repeat(num), work.decoder.process(), binding, num
         )
         return (rows[k * len(prefixes) :][:real] for k in range(num))
 

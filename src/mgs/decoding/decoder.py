@@ -17,8 +17,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from mgs.decoding.agreement import supports_graph
 from mgs.decoding.cache import supports_loop
-from mgs.decoding.graph import Loops, supports_graph
+from mgs.decoding.graph import Loops
 from mgs.decoding.loop import Process, decode_loop, ended_at
 from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.decoding.noise import gumbel, row_keys

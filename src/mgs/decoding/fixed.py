@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,13 @@ class FixedLayer(DynamicLayer):
                 buffer[:, :, : new.shape[2]] = new
         return key_states, value_states
 
+    def front(self, state: State, rows: int) -> FixedLayer:
+        """The same memory, its first rows."""
+        layer = FixedLayer(state)
+        layer.dtype, layer.device, layer.is_initialized = self.dtype, self.device, True
+        layer.buffers = tuple(buffer[:rows] for buffer in self.buffers)
+        return layer
+
     def get_seq_length(self) -> Any:
         """Nothing precedes a prefix; at a step a number on the device, which a captured graph reads again."""
         return self.state.length.long() if self.state.stepping else 0
@@ -64,6 +72,19 @@ class State:
         for tensor in (self.starts, self.length, self.position, self.positions, self.ended):
             tensor.zero_()
 
+    def front(self, rows: int) -> State:
+        """The same memory, its first rows; what is not by row is shared."""
+        part = copy.copy(self)
+        for name in self.BY_ROW:
+            setattr(part, name, getattr(self, name)[:rows])
+        return part
+
+    def move_to_front(self, kept: Tensor) -> None:
+        for name in self.BY_ROW:
+            tensor = getattr(self, name)
+            tensor[: len(kept)] = tensor[kept]
+
+    BY_ROW = ("starts", "ids", "positions", "ended", "out", "keys", "mask")
     layer: FixedLayer | None  # the one whose new token waits for its attention
     source_lengths: Tensor | None = None  # of an encoder-decoder's sources
 

@@ -2,40 +2,41 @@
 
 Launching a small model's hundreds of kernels one by one takes longer than running them. Here a step is captured once
 and replayed; the cache has room for all positions from the start, and its attention reads the positions that are there.
-Capturing takes about as long as a step, so loops are kept and used again for batches of the same size.
+Capturing takes about as long as a step, so loops are kept and used again for batches of the same size. A captured step
+cannot lose rows; where most have ended, a smaller loop in the front part of the same memory takes over.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache
 
-from mgs import kernels
-from mgs.decoding.cache import supports_loop
 from mgs.decoding.fixed import ATTENTION, FixedLayer, State, running
 from mgs.decoding.loop import Process, ended_at
-from mgs.models.likelihood import is_encoder_decoder, padded, scored_logits
+from mgs.models.likelihood import is_encoder_decoder, padded
 
 LOOK_EVERY = 16  # tokens between looks at whether all rows have ended: each makes the GPU wait
 ROOM_STEP = 64  # room is rounded up to this, so that loops fit more batches
 KEPT_LOOPS = 4
+WORTH_SHRINKING = 48  # tokens to come, at the least: a smaller loop must be captured, once, and rows must move
 
 
 class FixedLoop:
-    """Decodes `rows` rows at a time."""
+    """Decodes `rows` rows at a time, which belong in equal shares to `groups` candidates, one after another."""
 
-    def __init__(self, model: nn.Module, rows: int, room: int, eos: int, process: Process | None):
+    shrinks = True
+
+    def __init__(self, model: nn.Module, rows: int, room: int, eos: int, process: Process | None, groups: int = 1):
         self.state = State(rows, room, next(model.parameters()).device)
         self.cache: Cache = self._new_cache(model)
-        self.eos, self.process = eos, process
+        self.eos, self.process, self.groups = eos, process, groups
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.smaller: dict[int, FixedLoop] = {}  # by number of rows
 
     def _new_cache(self, model: nn.Module) -> Cache:
         cache = DynamicCache(config=model.config)  # type: ignore[arg-type]
@@ -50,12 +51,10 @@ class FixedLoop:
             self._prefill(model, prefixes, keys_B)
             config = model.config.get_text_config()  # type: ignore[union-attr, operator]
             before, config._attn_implementation = config._attn_implementation, ATTENTION
-            self.state.stepping = True
             try:
                 self._steps(model, max_new_tokens - 1)
             finally:
-                config._attn_implementation, self.state.stepping = before, False
-                self.state.layer = None  # a cycle would keep the cache until the next garbage collection
+                config._attn_implementation = before
         return [ended_at(row, self.eos) for row in self.state.out[:, :max_new_tokens].tolist()]
 
     def _prefill(self, model: nn.Module, prefixes: Sequence[Sequence[int]], keys_B: Tensor) -> None:
@@ -81,15 +80,65 @@ class FixedLoop:
         self._choose(logits)
 
     def _steps(self, model: nn.Module, num: int) -> None:
-        for step in range(num):
-            if step % LOOK_EVERY == 0 and bool(self.state.ended.all()):
-                return
-            if self.graph is not None:
-                self.graph.replay()
-            else:
-                self._step(model)  # compiles what needs compiling, and is a step like any other
-                if self.state.ids.is_cuda:
-                    self._capture(model)
+        with running(self.state):
+            self.state.stepping = True
+            try:
+                for step in range(num):
+                    if step % LOOK_EVERY == 0:
+                        ended = self.state.ended.cpu()
+                        if bool(ended.all()):
+                            return
+                        kept = self._kept(ended) if num - step >= WORTH_SHRINKING else None
+                        if kept is not None:
+                            return self._go_on_with(model, kept, num - step)
+                    self._replay(model)
+            finally:
+                self.state.stepping = False
+                self.state.layer = None  # a cycle would keep the cache until the next garbage collection
+
+    def _replay(self, model: nn.Module) -> None:
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self._step(model)  # compiles what needs compiling, and is a step like any other
+            if self.state.ids.is_cuda:
+                self._capture(model)
+
+    def _kept(self, ended: Tensor) -> Tensor | None:
+        """The rows to go on with, if a half or less of them will do for every candidate: those that have not ended,
+        and others to make up for unequal numbers. Sizes are halved and halved again, to fit loops there are."""
+        going = ~ended.view(self.groups, -1)
+        most, size = int(going.sum(dim=1).max()), going.shape[1]
+        while size // 2 >= most:
+            size //= 2
+        if size == going.shape[1] or not self.shrinks:
+            return None
+        first = going.byte().argsort(dim=1, descending=True, stable=True)[:, :size].sort(dim=1).values
+        return (first + torch.arange(self.groups)[:, None] * going.shape[1]).flatten().to(self.state.ids.device)
+
+    def _go_on_with(self, model: nn.Module, kept: Tensor, num: int) -> None:
+        """A smaller loop decodes the rest of these rows."""
+        out, length = self.state.out.clone(), int(self.state.length)
+        self.state.move_to_front(kept)
+        for buffer in (buffer for layer in self._layers() for buffer in layer.buffers):
+            buffer[: len(kept), :, :length] = buffer[:, :, :length][kept]
+        if len(kept) not in self.smaller:
+            self.smaller[len(kept)] = self._front(len(kept))
+        loop = self.smaller[len(kept)]
+        loop._steps(model, num)
+        out[kept] = loop.state.out
+        self.state.out.copy_(out)
+
+    def _front(self, rows: int) -> FixedLoop:
+        """A loop in the front part of this one's memory."""
+        loop = copy.copy(self)
+        loop.state, loop.graph, loop.smaller = self.state.front(rows), None, {}
+        loop.cache = copy.copy(self.cache)
+        loop.cache.layers = [layer.front(loop.state, rows) for layer in self._layers()]
+        return loop
+
+    def _layers(self) -> list[FixedLayer]:
+        return self.cache.layers  # type: ignore[return-value]
 
     def _step(self, model: nn.Module) -> None:
         logits = model(
@@ -136,20 +185,21 @@ class Loops:
         keys_B: Tensor,
         process: Process | None,
         binding: Hashable,
+        groups: int = 1,
     ) -> list[tuple[int, ...]]:
         """`binding` also stands for `process`: whatever a captured step depends on."""
         longest = max(map(len, prefixes))
         translates = is_encoder_decoder(model)
         room = _rounded(max_new_tokens + (1 if translates else longest))
         source_room = _rounded(longest) if translates else 0
-        key = (binding, len(prefixes), room, source_room, eos)
+        key = (binding, len(prefixes), room, source_room, eos, groups)
         loop = self._kept.pop(key, None)
         if loop is None and translates:
             from mgs.decoding.translation import TranslationLoop
 
             loop = TranslationLoop(model, len(prefixes), room, eos, process, source_room)
         elif loop is None:
-            loop = FixedLoop(model, len(prefixes), room, eos, process)
+            loop = FixedLoop(model, len(prefixes), room, eos, process, groups)
         rows = loop(model, prefixes, max_new_tokens, keys_B)
         self._kept[key] = loop  # only now: a loop that failed is not kept
         while len(self._kept) > KEPT_LOOPS:
@@ -162,54 +212,3 @@ class Loops:
 
 def _rounded(positions: int) -> int:
     return -(-positions // ROOM_STEP) * ROOM_STEP
-
-
-_AGREES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-
-
-def supports_graph(model: nn.Module) -> bool:
-    """Whether this loop decodes as the model itself would: on a GPU with our kernels, and tried once."""
-    device = next(model.parameters()).device
-    if not kernels.usable(device) or not (supports_loop(model) or is_encoder_decoder(model)):
-        return False
-    if model not in _AGREES:
-        _AGREES[model] = agrees(model)
-    return _AGREES[model]
-
-
-@torch.no_grad()
-def agrees(model: nn.Module) -> bool:
-    """Prefix and two tokens through the loop's cache, against one pass without any."""
-    device = next(model.parameters()).device
-    prefixes = [(1, 2, 3, 4), (3, 2)]
-    seen: list[Tensor] = []
-
-    def watch(logits: Tensor, keys_B: Tensor, position: Any) -> Tensor:
-        seen.append(logits.float())
-        return logits.index_fill(1, torch.zeros(1, dtype=torch.long, device=device), -torch.inf)  # never ends
-
-    training = model.training
-    model.eval()
-    try:
-        with _uncaptured():
-            rows = Loops().decode(model, prefixes, 3, 0, torch.zeros(2, dtype=torch.int64, device=device), watch, None)
-        for row, (prefix, new) in enumerate(zip(prefixes, rows, strict=True)):
-            logits, _, _ = scored_logits(model, [prefix], [new])
-            found = torch.stack([step[row] for step in seen[: len(new)]])
-            if not torch.allclose(found, logits.float(), rtol=1e-2, atol=1e-2 * float(logits.std())):
-                return False
-    except Exception:  # whatever a model or a compiler of kernels objects to: the other loops remain
-        return False
-    finally:
-        model.train(training)
-    return True
-
-
-@contextmanager
-def _uncaptured() -> Iterator[None]:
-    """For a loop that is only watched: Python must see every step."""
-    capture, FixedLoop._capture = FixedLoop._capture, lambda self, model: None  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        FixedLoop._capture = capture  # type: ignore[method-assign]

@@ -36,6 +36,8 @@ class SourceLayer(DynamicLayer):
 class TranslationLoop(FixedLoop):
     """`prefixes` are sources; what is decoded stands alone."""
 
+    shrinks = False  # translations of one batch end at about the same time
+
     def __init__(
         self, model: nn.Module, rows: int, room: int, eos: int, process: Process | None, source_room: int
     ) -> None:

@@ -46,7 +46,8 @@ class MGS(Stateless):
 
     `likelihood_weight` λ adds λ times the negative log-likelihood of a target token to a candidate's cost;
     `likelihood_budget` refuses candidates whose perplexity is more than that share above that of `anchor`, the weights
-    the run started from. Every `probe_transfer` updates the log says how candidates do on prefixes that `fresh` draws.
+    the run started from, and an update may spend `likelihood_pace` of what is left of it. Every `probe_transfer`
+    updates the log says how candidates do on prefixes that `fresh` draws.
     """
 
     task: Task
@@ -62,6 +63,7 @@ class MGS(Stateless):
     halvings: int = 0
     likelihood_weight: float = 0.0
     likelihood_budget: float | None = None
+    likelihood_pace: float = 1.0
     anchor: nn.Module | None = None
     probe_transfer: int = 0
     fresh: Callable[[int, Batch, Key], Batch] | None = None  # so many rows that are not in the batch
@@ -89,11 +91,10 @@ class MGS(Stateless):
         nlls, refused, said = self._likelihoods(model, proposal, scored)
         compute = partial(self._costs, model, proposal, key)  # lines 6 and 7
         found = scores(compute, len(proposal), scored, self.halvings, refused, self.form.stay, self.log_base)
-        weighed = [cost + self.likelihood_weight * nll for cost, nll in zip(found.costs, nlls, strict=True)]
-        allowed = [k for k in found.finalists if k not in refused]
-        update = mgs_update(proposal, weighed, self.temperature, found.base, allowed)  # lines 8 and 9
-        best = min(found.costs[k] for k in allowed or range(len(proposal)))
-        log = update.log() | {"costs": found.costs, "best_cost": best} | found.log() | said
+        pairs = zip(found.costs, nlls, strict=True)
+        weighed = [None if cost is None else cost + self.likelihood_weight * nll for cost, nll in pairs]
+        update = mgs_update(proposal, weighed, self.temperature, found.base, found.finalists)  # lines 8 and 9
+        log = update.log() | {"costs": found.costs, "best_cost": found.best} | found.log() | said
         log |= self._of_parts(proposal, facts)
         log |= {
             "gradient_norm": norm(gradients[0]),
@@ -101,10 +102,10 @@ class MGS(Stateless):
             "max_target": batch.max_target,
             "target_lengths": [len(target) for target in batch.targets],
         }
-        fresh = self._probe(model, proposal, batch, len(scored), key)
-        log |= transfer_log(update, found.costs, fresh, found.finalists) if fresh else {}
+        fresh = self._probe(model, proposal, found.finalists, batch, len(scored), key)
+        log |= transfer_log(update, found.costs, fresh) if fresh else {}
         descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
-        return Outcome(descent, best if found.base is None else found.base, log)
+        return Outcome(descent, found.shown, log)
 
     def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
         """What the log says of each gradient, so that one can tell which of them win."""
@@ -165,7 +166,7 @@ class MGS(Stateless):
         log: dict[str, Any] = {"nlls": nlls}
         if self.likelihood_budget is not None:
             (start,) = self.dealt.means(self._start_nlls, [None], batch, num_targets)
-            likelihoods = Likelihoods(nlls, base, start, self.likelihood_budget)
+            likelihoods = Likelihoods(nlls, base, start, self.likelihood_budget, self.likelihood_pace)
             refused = likelihoods.refused(self.form.stay)
             log |= {"refused": len(refused), "nll_over_start": likelihoods.over_start}
         if not all(math.isfinite(nll) for k, nll in enumerate(nlls) if k not in refused):
@@ -177,10 +178,13 @@ class MGS(Stateless):
         assert self.anchor is not None
         return [-math.fsum(score(self.anchor, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
 
-    def _probe(self, model: nn.Module, proposal: Proposal, batch: Batch, num: int, key: Key) -> list[float]:
-        """Every candidate's cost on as many fresh prefixes, at updates that are probed. It changes nothing."""
+    def _probe(
+        self, model: nn.Module, proposal: Proposal, numbers: Sequence[int], batch: Batch, num: int, key: Key
+    ) -> dict[int, float]:
+        """These candidates' costs on `num` fresh prefixes, at updates that are probed. It changes nothing."""
         if not self.probe_transfer or key.step % self.probe_transfer or key.micro or self.fresh is None:
-            return []
+            return {}
         rows = self.fresh(num, batch, key)
-        noise = (key.number("probe"),)
-        return self._costs(model, proposal, noise, range(len(proposal)), rows) if len(rows) else []
+        if not len(rows) or not numbers:
+            return {}
+        return dict(zip(numbers, self._costs(model, proposal, (key.number("probe"),), numbers, rows), strict=True))

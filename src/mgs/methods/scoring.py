@@ -46,12 +46,13 @@ class Dealt:
 @dataclass(frozen=True)
 class Likelihoods:
     """Mean −log p of the scored rows' target tokens under each candidate, under θ and under the weights that the run
-    started from, which candidates may exceed by log(1 + `budget`)."""
+    started from, which candidates may exceed by log(1 + `budget`), and θ by `pace` of what is left of that."""
 
     nlls: list[float]
     base: float
     start: float
     budget: float
+    pace: float = 1.0
 
     @property
     def over_start(self) -> float:
@@ -60,7 +61,8 @@ class Likelihoods:
     def refused(self, stay: bool) -> set[int]:
         """Candidates over the budget, or of no likelihood at all. Where θ itself is over it, those nearer
         to it than θ may pass, and staying may always."""
-        most = max(self.base, self.start + math.log1p(self.budget))
+        left = math.log1p(self.budget) - self.over_start
+        most = self.base + max(0.0, self.pace * left)
         return {k for k, nll in enumerate(self.nlls) if not (nll <= most or (stay and k == 0))}
 
 
@@ -68,14 +70,25 @@ class Likelihoods:
 class Scores:
     """Each candidate's mean cost over the rows it was scored on, and how many those are; `base` is of θ."""
 
-    costs: list[float]
+    costs: list[float | None]  # None: on none
     rows: list[int]
     base: float | None
 
     @property
     def finalists(self) -> list[int]:
         """Candidates that were scored on all rows."""
-        return [k for k, rows in enumerate(self.rows) if rows == max(self.rows)]
+        return [k for k, rows in enumerate(self.rows) if rows and rows == max(self.rows)]
+
+    @property
+    def best(self) -> float:
+        """The lowest cost of a finalist, or, if there is none, θ's."""
+        costs = [cost for k in self.finalists if (cost := self.costs[k]) is not None]
+        return min(costs) if costs or self.base is None else self.base
+
+    @property
+    def shown(self) -> float:
+        """The cost that stands for the update: that of θ, if it is known."""
+        return self.best if self.base is None else self.base
 
     def log(self) -> dict[str, Any]:
         return {"scored_rows": self.rows} if len(set(self.rows)) > 1 else {}
@@ -91,19 +104,19 @@ def scores(
     with_base: bool = False,
 ) -> Scores:
     """The costs of `num` candidates, by successive halving: after each block of rows but the last the worse half, by
-    mean cost so far, is scored no further; nor are those that are `out` anyway. Staying stays in."""
+    mean cost so far, is scored no further. Those that are `out` are not scored at all, and if all are, θ is, so that
+    there is a cost to show. Staying stays in."""
+    left = [k for k in range(num) if k not in out]
+    with_base = with_base or not left
     told: dict[Number, list[tuple[int, float]]] = {k: [] for k in range(num)} | ({None: []} if with_base else {})
-    left = list(range(num))
     rounds = blocks(batch, halvings)
     for i, block in enumerate(rounds):
         numbers = [*left, *([None] if with_base else [])]
-        if not numbers:
-            break
         for number, cost in zip(numbers, compute(numbers, block), strict=True):
             told[number].append((len(block), cost))
         if i < len(rounds) - 1:
-            left = better_half({k: _mean(told[k]) for k in left if k not in out}, stay)
-    costs = {number: _mean(values) for number, values in told.items()}
+            left = better_half({k: _mean(told[k]) for k in left}, stay)
+    costs = {number: _mean(values) if values else None for number, values in told.items()}
     rows = [sum(num_rows for num_rows, _ in told[k]) for k in range(num)]
     return Scores([costs[k] for k in range(num)], rows, costs.get(None))
 

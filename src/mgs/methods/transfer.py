@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mgs.search import Update
@@ -11,18 +11,19 @@ from mgs.search import Update
 FEWEST = 3  # candidates: of two the correlation is always 1 or −1
 
 
-def transfer_log(update: Update, costs: Sequence[float], fresh: Sequence[float], compared: Sequence[int]) -> dict:
-    """Of the `compared` candidates together, and of each kind of them: those around zero, and those along gradients at
-    each length. (That of changes of cost is that of costs: C(θ) is the same for all.)"""
+def transfer_log(update: Update, costs: Sequence[float | None], fresh: Mapping[int, float]) -> dict:
+    """Of all candidates that have `fresh` costs, and of each kind of them: those around zero, and those along gradients
+    at each length. (That of changes of cost is that of costs: C(θ) is the same for all.)"""
 
     def correlation(numbers: Sequence[int]) -> float | None:
-        return pearson([costs[k] for k in numbers], [fresh[k] for k in numbers])
+        pairs = [(cost, fresh[k]) for k in numbers if (cost := costs[k]) is not None]
+        return pearson([cost for cost, _ in pairs], [other for _, other in pairs])
 
     kinds: dict[str, list[int]] = {}
-    for k in compared:
+    for k in fresh:
         along = update.gradients[k] is not None
         kinds.setdefault(f"gradient s={update.lengths[k]:g}" if along else update.components[k], []).append(k)
-    log: dict[str, Any] = {"transfer": correlation(compared), "probe_costs": list(fresh)}
+    log: dict[str, Any] = {"transfer": correlation([*fresh]), "probe_costs": [fresh.get(k) for k in range(len(costs))]}
     return log | {"transfer_by": {kind: correlation(of) for kind, of in kinds.items() if len(of) >= FEWEST}}
 
 

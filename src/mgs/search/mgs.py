@@ -56,7 +56,7 @@ class Update:
 
     direction: Direction
     weights: Tensor
-    costs: list[float]
+    costs: list[float | None]
     allowed: list[int]
     log_density: list[float]
     components: list[str]
@@ -73,7 +73,7 @@ class Update:
         return {
             "cost": self.base_cost,
             "costs": self.costs,
-            "best_cost": min(self.costs[k] for k in self.allowed or range(len(self.costs))),
+            "best_cost": min((cost for k in self.allowed if (cost := self.costs[k]) is not None), default=None),
             "weights": self.weights.tolist(),
             "weights_std": float(self.weights.std(correction=0)),
             "effective": effective_sample_size(self.weights),
@@ -94,7 +94,7 @@ class Update:
 
 def mgs_update(
     proposal: Proposal,
-    costs: Sequence[float],
+    costs: Sequence[float | None],
     temperature: Temperature = Temperature(),
     base_cost: float | None = None,
     allowed: Sequence[int] | None = None,
@@ -102,7 +102,7 @@ def mgs_update(
     """Lines 8 and 9 of Algorithm 1, from the candidates' costs C(θ+Δ_k).
 
     Where only some are `allowed` (in order, and staying, if it is a candidate, among them), the weights are theirs
-    alone; where none is, the update is zero.
+    alone, and the others need no cost; where none is, the update is zero.
     """
     if len(costs) != len(proposal):
         raise UserError(f"{len(proposal)} candidates need as many costs, got {len(costs)}")
@@ -111,7 +111,8 @@ def mgs_update(
     weights = torch.zeros(len(costs), dtype=torch.float64)
     alpha = temperature.value or 0.0
     if chosen:
-        own_costs, own_density = [costs[k] for k in chosen], [log_density[k] for k in chosen]
+        own_density = [log_density[k] for k in chosen]
+        own_costs = [math.nan if (cost := costs[k]) is None else cost for k in chosen]  # which no weight takes
         alpha = temperature.for_step(own_costs, own_density, stay=proposal.form.stay)
         weights[chosen] = importance_weights(base_cost or 0.0, own_costs, own_density, alpha)  # 8, normalised as in 9
     mean = proposal.mean(weights.tolist())  # 9

@@ -30,7 +30,7 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
     *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout", "ema"),
-    *("score_apart", "halvings", "likelihood_weight", "probe_transfer"),
+    *("score_apart", "halvings", "likelihood_weight", "likelihood_pace", "probe_transfer"),
 )
 NONFINITE = ("stop", "skip")
 
@@ -192,6 +192,7 @@ class MGSConfig(SequenceConfig):
     likelihood_budget: float | None = option(
         None, "Refuse candidates whose perplexity exceeds the start's by this share, e.g. 0.02 (default: none)."
     )
+    likelihood_pace: float = option(1.0, "Share of what is left of that budget that one update may spend.")
     probe_transfer: int = option(0, "Updates between those that also score candidates on fresh prefixes; 0: none do.")
     gradient_norm: float = option(1.0, "Norm to which each MLE gradient is clipped.")
     log_base: bool = option(False, "Also decode with the current weights at every update, for the log.")

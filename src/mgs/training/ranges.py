@@ -41,6 +41,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "halvings": (0, 30),
     "likelihood_weight": (0, math.inf),
     "likelihood_budget": (0, math.inf),
+    "likelihood_pace": (0, 1),
     "probe_transfer": (0, MANY),
     "gradient_norm": (0, math.inf),
     "num_samples": (1, MANY),
