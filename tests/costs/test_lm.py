@@ -24,10 +24,15 @@ def test_the_cost_is_the_negative_log_likelihood_of_the_continuation(model):
     assert LanguageModelCost.of(model)(HYPOTHESES, REFERENCES, PREFIXES) == pytest.approx(expected, rel=1e-4)
 
 
-def test_with_prefix_adds_the_prefixes_tokens_after_the_first(model):
+def test_with_that_of_the_prefixes_it_is_that_of_both(model):
     cost = LanguageModelCost.of(model)
     expected = [by_hand(model, x, y, 1) for x, y in zip(PREFIXES, HYPOTHESES, strict=True)]
-    assert cost.with_prefix(HYPOTHESES, PREFIXES) == pytest.approx(expected, rel=1e-4)
+    both = zip(cost(HYPOTHESES, REFERENCES, PREFIXES), cost.of_prefixes(PREFIXES), strict=True)
+    assert list(map(sum, both)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_prefix_of_one_token_costs_nothing(model):
+    assert LanguageModelCost.of(model).of_prefixes([Text("", (3,)), Text("", (4,))]) == [0.0, 0.0]
 
 
 def test_by_name_it_is_the_same_cost(gpt2):

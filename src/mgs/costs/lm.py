@@ -29,12 +29,13 @@ class LanguageModelCost:
         return next(self.model.parameters()).device.type == "cpu"
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
-        return self._scores(hypotheses, prefixes)
+        return self._scores([text.token_ids for text in prefixes], [text.token_ids for text in hypotheses])
 
-    def with_prefix(self, hypotheses: Sequence[Text], prefixes: Sequence[Text]) -> list[float]:
-        """−log p_score(X, Ŷ): also the prefix's tokens after the first, a constant of the data."""
-        return self._scores(hypotheses, prefixes, with_prefix=True)
+    def of_prefixes(self, prefixes: Sequence[Text]) -> list[float]:
+        """−log p_score(X), of the tokens after the first: a constant of the data, which makes −log p_score(X, Ŷ) of the
+        cost."""
+        tokens = [text.token_ids for text in prefixes]
+        return self._scores([ids[:1] for ids in tokens], [ids[1:] for ids in tokens])
 
-    def _scores(self, hypotheses: Sequence[Text], prefixes: Sequence[Text], with_prefix: bool = False) -> list[float]:
-        given, scored = ([text.token_ids for text in texts] for texts in (prefixes, hypotheses))
-        return [-value for value in score(self.model, given, scored, with_prefix)]
+    def _scores(self, given: Sequence[Sequence[int]], scored: Sequence[Sequence[int]]) -> list[float]:
+        return [-value for value in score(self.model, given, scored)]

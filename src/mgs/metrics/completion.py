@@ -100,7 +100,7 @@ def sequence_figures(
         cost, prefixes = LanguageModelCost(scorer), texts(tokenizer, [e.prefix for e in data], strings=False)
         figures["lm"] = _mean(cost(hypotheses, references, prefixes))
         if not is_encoder_decoder(scorer):  # which gives a source no likelihood
-            figures["lm_with_prefix"] = _mean(cost.with_prefix(hypotheses, prefixes))
+            figures["lm_with_prefix"] = figures["lm"] + _mean(cost.of_prefixes(prefixes))
     shares = [repeated_share(hypothesis.token_ids) for hypothesis in hypotheses]
     return figures | {
         "edit": _mean(edit(hypotheses, references)),

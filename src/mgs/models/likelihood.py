@@ -109,17 +109,16 @@ def score(
     model: nn.Module,
     prefixes: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
-    with_prefix: bool = False,
     budget: int | None = None,
 ) -> list[float]:
-    """log p(Y | X), or log p(X, Y), of any number of pairs, batched by length, without gradients or dropout."""
+    """log p(Y | X) of any number of pairs, batched by length, without gradients or dropout."""
     lengths = padded_lengths(model, prefixes, targets)
     scores = [0.0] * len(lengths)
     budget = budget or scoring_budget(model)
     with evaluating(model):
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
         for rows in token_batches(lengths, budget, order):
-            sums = token_log_likelihoods(model, [prefixes[r] for r in rows], [targets[r] for r in rows], with_prefix)[0]
+            sums = token_log_likelihoods(model, [prefixes[r] for r in rows], [targets[r] for r in rows])[0]
             for row, value in zip(rows, sums.double().sum(dim=1).tolist(), strict=True):
                 scores[row] = value
     return scores
