@@ -65,9 +65,14 @@ def scored_logits(
     start = min(firsts) - 1
     keep = ids_BT.shape[1] - start
     inputs = {"input_ids": ids_BT, "attention_mask": attended_BT.long(), "use_cache": False, "logits_to_keep": keep}
-    logits_BTV = model(**inputs).logits[:, -keep:-1]
+    logits_BTV = model(**inputs).logits[:, -keep:]
     kept_BT, next_BT = scored_BT[:, start:], ids_BT[:, start + 1 :]
-    return logits_BTV[kept_BT], next_BT[kept_BT], scored_BT
+    return _picked(logits_BTV, F.pad(kept_BT, (0, 1))), next_BT[kept_BT], scored_BT
+
+
+def _picked(logits_BTV: Tensor, where_BT: Tensor) -> Tensor:
+    """logits_BTV[where_BT], by number: going back through a mask takes longer."""
+    return logits_BTV.flatten(0, 1).index_select(0, where_BT.flatten().nonzero().squeeze(1))
 
 
 def _translated_logits(
@@ -84,7 +89,7 @@ def _translated_logits(
         "decoder_input_ids": padded([[start, *target[:-1]] for target in targets], 0, device),
         "use_cache": False,
     }
-    return model(**inputs).logits[scored_BT], ids_BT[scored_BT], scored_BT
+    return _picked(model(**inputs).logits, scored_BT), ids_BT[scored_BT], scored_BT
 
 
 def padded_lengths(
