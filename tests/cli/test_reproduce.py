@@ -20,6 +20,7 @@ def test_mistakes_get_a_sentence(refused):
     assert "did you mean 'completion'" in refused("reproduce", "completions")
     assert "needs a model" in refused("reproduce", "mixing", "--scale", "small", "--data", "x")
     assert "unknown row 'MGS'" in refused("reproduce", "proposal", "--rows", "MGS")
+    assert "examples must be at least 1" in refused("reproduce", "proposal", "--examples", "0")
 
 
 def test_one_run_is_done_in_this_process(call, here, model_folder, text_file):
@@ -47,6 +48,13 @@ def test_tasks_and_scales_have_folders_of_their_own():
     assert study.runs[0].start == "new:iwslt-tiny"
     assert out == Path("reproduced/translation-smoke")
     assert data.data == "lines.txt"
+
+
+def test_fewer_examples_than_the_scale_s():
+    plain, _ = studied("completion", False, ReproduceOptions(scale="small", model="m"), DataOptions(data="x"))
+    options = ReproduceOptions(scale="small", model="m", examples=50, watched=20)
+    fewer, _ = studied("completion", False, options, DataOptions(data="x"))
+    assert [(study.examples, study.watched) for study in (plain, fewer)] == [(500, 200), (50, 20)]
 
 
 @pytest.mark.parametrize(("deadline", "given"), [(None, None), (0.0, 1e-6)])

@@ -44,6 +44,9 @@ class ReproduceOptions:
     output_dir: str | None = option(
         None, "Folder of the runs, one below it for each, and of tables and figures (default: reproduced/TASK-SCALE)."
     )
+    examples: int | None = option(
+        None, "Examples of each split that figures come from, the first (default: the scale's): fewer take less time."
+    )
     watched: int | None = option(
         None, "Validation examples decoded during training (default: the scale's): fewer where that takes long."
     )
@@ -53,7 +56,7 @@ class ReproduceOptions:
     only: str | None = option(None, "Only this run, in this process; with `all`, STUDY/RUN.")
 
     def __post_init__(self) -> None:
-        at_least(1, jobs=self.jobs, watched=self.watched)
+        at_least(1, jobs=self.jobs, watched=self.watched, examples=self.examples)
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes must be a time, more than 0, got {self.minutes}")
 
@@ -87,7 +90,7 @@ def studied(name: str, one_of_all: bool, options: ReproduceOptions, data: DataOp
     if one_of_all and translates:
         model, mine.data = None, options.pairs
     study = chosen(STUDIES[name](options.scale, mine, model), options.rows)
-    study = replace(study, watched=options.watched or study.watched)
+    study = replace(study, watched=options.watched or study.watched, examples=options.examples or study.examples)
     task = "translation" if translates else "completion"
     if options.output_dir is None:
         return study, Path("reproduced") / slug(f"{task}-{options.scale}")

@@ -81,6 +81,7 @@ SCALES: dict[str, Scale] = {
         },
         tune={"max_steps": 300, "eval_steps": 50, "save_steps": 50, "patience": 0, "bf16": True},
         seeds=3,
+        examples=500,
         watched=200,
         seconds=150.0,
         timed={"max_steps": 100_000, "eval_steps": 10, "save_steps": 10},
@@ -90,8 +91,8 @@ SCALES: dict[str, Scale] = {
             "learning rate that falls from 1e-4 to zero, the best of 6 evaluations (400,000 updates, the best of 80). "
             "All else starts from that one model (one for each seed), ends after 300 updates (10 evaluations without "
             "a gain) and takes the best of 6 evaluations on 200 prefixes (all), with 3 seeds (5); seeds differ in "
-            "batches and noise. Tokens are that model's, so costs, lengths and perplexities are not those of GPT-2. "
-            "Gradients are in bf16. The rest is the paper's: 10 tokens of prefix, batches of 1,024 tokens, 4 "
+            "batches and noise. Figures come from the first 500 prefixes of each split (all). Tokens are that model's, "
+            "so costs, lengths and perplexities are not those of GPT-2. Gradients are in bf16. The rest is the paper's: 10 tokens of prefix, batches of 1,024 tokens, 4 "
             "candidates or samples, AdamW at 6.25e-5, caps of 1.3 targets in training and 500 tokens in evaluation."
         ),
     ),
