@@ -49,6 +49,7 @@ def run(make_trainer, finish, letters, tmp_path):
         {"cost": "lm", "likelihood_weight": 0.3, "likelihood_budget": 0.0, "num_candidates": 9, "lengths": [0.1, 1.0]},
         {"decoder": "sample", "halvings": 2, "score_prefixes": 4, "score_apart": True, "log_base": True, "stay": True},
         {"cost": "edit", "probe_transfer": 2, "num_gradients": 2, "likelihood_weight": 1.0, "rank": 1},
+        {"cost": "lm", "guides": ["mle", "decoded"], "guide_prefixes": 3, "num_candidates": 5},
     ],
     ids=[
         "lm",
@@ -58,6 +59,7 @@ def run(make_trainer, finish, letters, tmp_path):
         "likelihood",
         "halvings",
         "probes of transfer",
+        "decoded",
     ],
 )
 def test_candidates_dealt_to_processes_give_the_same_weights_and_log(run, options):
@@ -111,8 +113,13 @@ def constant(hypotheses, references):
         ("mgs", {"shard_data": True, "num_gradients": 2, "noise": 0.0, "log_base": True}),
         ("mgs", {"shard_data": True, "score_prefixes": 1, "decoder": "sample"}),
         ("mgs", {"shard_data": True, "halvings": 1, "decoder": "sample", "likelihood_budget": 0.01, "lengths": [0.3]}),
+        ("mgs", {"shard_data": True, "guides": ["decoded", "mle"], "guide_prefixes": 4, "noise": 0.0, "cost": "lm"}),
+        ("mgs", {"shard_data": True, "guides": ["decoded"], "guide_prefixes": 2, "noise": 0.0, "cost": "lm"}),
     ],
-    ids=["mle", "mle of single rows", "mrt", "pg", "mgs", "mgs that scores one row", "mgs with likelihoods"],
+    ids=[
+        *("mle", "mle of single rows", "mrt", "pg", "mgs", "mgs that scores one row", "mgs with likelihoods"),
+        *("mgs guided by what it decodes", "mgs guided by fewer rows than processes"),
+    ],
 )
 def test_rows_dealt_to_processes_give_the_same_weights_but_for_rounding(run, make_model, method, options):
     options = {"eval_strategy": "no", "optim": "sgd", "max_steps": 3} | options

@@ -16,6 +16,7 @@ from mgs.candidates import Candidates, Task
 from mgs.candidates.forms import Number
 from mgs.candidates.likelihood import TOGETHER, num_targets
 from mgs.errors import NonFinite, UserError
+from mgs.methods.decoded import decoded_gradient
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
@@ -29,17 +30,18 @@ from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
 
-GUIDES = ("mle", "risk")
+GUIDES = ("mle", "risk", "decoded")
 
 
 @dataclass
 class MGS(Stateless):
     """Minimises `task` by parameter search.
 
-    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, or the expected cost of
-    `num_samples` samples a row, or both.
+    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, the expected cost of
+    `num_samples` samples a row, or the likelihood of what is decoded, weighted by its cost (see `decoded.py`). The
+    latter two take the batch's first `guide_prefixes`, or all.
 
-    `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of its own: in the order drawn, or, with
+    `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of likelihood: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
     `score_prefixes` of them, score every candidate; with `score_apart` only the others give gradients. `halvings` lets
     the worse half go after a part of the rows. `log_base` also decodes θ itself, which only the log needs.
@@ -56,6 +58,7 @@ class MGS(Stateless):
     temperature: Temperature = field(default_factory=Temperature)
     guides: Sequence[str] = ("mle",)
     num_samples: int = 4
+    guide_prefixes: int | None = None
     num_gradients: int = 1
     split: str = "order"
     score_prefixes: int | None = None
@@ -116,7 +119,7 @@ class MGS(Stateless):
         return log | {"guides": guides, "parts": [fact | {"alignment": cosine} for fact, cosine in aligned]}
 
     def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[dict]]:
-        """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, −∇ of the expected cost; and facts about
+        """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, those of other guides; and facts about
         each for the log. The same on every rank: by the same computation, or, with `shard_data`, as the mean of what
         they make of their rows."""
         model.train()
@@ -124,10 +127,10 @@ class MGS(Stateless):
         if over.size > 1:
             torch.manual_seed(key.number("share", over.rank))  # of the dropout
         gradients, facts = [], []
-        cut = [(guide, part) for guide in self.guides for part in parts(batch, self.num_gradients, self.split)]
+        cut = [(guide, part) for guide in self.guides for part in self._parts(batch, guide)]
         for guide, part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             mine = part.share(over.share(len(part)))
-            whole = averaged(over, mine, partial(self._gradient, model, mine, guide, key))
+            whole = averaged(over, mine, partial(self._gradient, model, mine, guide, key, over))
             length = norm(whole.gradient)
             if not math.isfinite(length):
                 raise NonFinite(f"the {guide.upper()} gradient of update {key.step + 1} is not finite")
@@ -136,9 +139,18 @@ class MGS(Stateless):
             facts.append({"guide": guide, "loss": whole.loss, "norm": length, **described(part)})
         return gradients, facts
 
-    def _gradient(self, model: nn.Module, batch: Batch, guide: str, key: Key) -> Outcome:
+    def _parts(self, batch: Batch, guide: str) -> list[Batch]:
+        """Of the likelihood, parts that differ; of what is decoded, all there is: a few rows say little."""
+        if guide == "mle":
+            return parts(batch, self.num_gradients, self.split)
+        return [batch.select(range(min(len(batch), self.guide_prefixes or len(batch))))]
+
+    def _gradient(self, model: nn.Module, batch: Batch, guide: str, key: Key, over: Ranks = ALONE) -> Outcome:
         if guide == "risk":
             gradient, loss = risk_gradient(self.task, model, batch, self.num_samples, key, self.bf16)
+            return Outcome(gradient, loss, weight=len(batch))
+        if guide == "decoded":
+            gradient, loss = decoded_gradient(self.task, model, batch, key, self.bf16, over)
             return Outcome(gradient, loss, weight=len(batch))
         gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(gradient, loss, weight=num_scored(batch))

@@ -30,7 +30,7 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
     *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout", "ema"),
-    *("score_apart", "halvings", "likelihood_weight", "likelihood_pace", "probe_transfer"),
+    *("score_apart", "halvings", "likelihood_weight", "likelihood_pace", "probe_transfer", "guide_prefixes"),
 )
 NONFINITE = ("stop", "skip")
 
@@ -172,7 +172,10 @@ class MGSConfig(SequenceConfig):
     effective_share: float = option(0.5, "With temperature auto: effective sample size as a share of the candidates.")
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
-    guides: list[str] = option(["mle"], "What the other centres are gradients of: mle, risk (expected cost), or both.")
+    guides: list[str] = option(
+        ["mle"], "What the other centres are gradients of: mle, risk (expected cost), decoded (decoded cost)."
+    )
+    guide_prefixes: int | None = option(None, "Prefixes that guides other than mle decode (default: all).")
     num_samples: int = option(4, "With the guide risk: samples of each prefix.")
     num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
     split: str = option("order", "How the batch is cut into those parts: order (as drawn) or length (of targets).")

@@ -34,6 +34,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "shortest": (0, 1),
     "num_candidates": (1, MANY),
     "effective_share": (0, 1),
+    "guide_prefixes": (1, math.inf),
     "num_gradients": (1, MANY),
     "lengths": (-math.inf, math.inf),
     "noise": (0, math.inf),

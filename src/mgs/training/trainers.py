@@ -86,6 +86,7 @@ class MGSTrainer(CostTrainer):
             args.num_candidates,
             args.search_temperature(),
             guides=tuple(args.guides),
+            guide_prefixes=args.guide_prefixes,
             num_samples=args.num_samples,
             num_gradients=args.num_gradients,
             split=args.split,
