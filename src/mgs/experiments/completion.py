@@ -93,8 +93,8 @@ SCALES: dict[str, Scale] = {
             "a gain) and takes the best of 6 evaluations on 200 prefixes (all), with 3 seeds (5); seeds differ in "
             "batches and noise. Figures come from the first 500 prefixes of each split (all). Tokens are that model's, "
             "so costs, lengths and perplexities are not those of GPT-2. Gradients are in bf16. The rest is as in the "
-            "paper: 10 tokens of prefix, batches of 1,024 tokens, 4 candidates or samples, AdamW at 6.25e-5, caps of 1.3 "
-            "targets in training and 500 tokens in evaluation."
+            "paper: 10 tokens of prefix, batches of 1,024 tokens, 4 candidates or samples, AdamW at 6.25e-5, caps of "
+            "1.3 targets in training and 500 tokens in evaluation."
         ),
     ),
     "paper": Scale(
