@@ -1,13 +1,24 @@
 import copy
 import json
 import lzma
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
 from mgs.errors import UserError
-from mgs.models import PRESETS, load_model, load_tokenizer, new_model, searched_parameters, train_tokenizer, window
+from mgs.models import (
+    PRESETS,
+    load_model,
+    load_tokenizer,
+    loading,
+    new_model,
+    searched_parameters,
+    train_tokenizer,
+    window,
+)
 from mgs.models.loading import EOS
 
 SENTENCE = " The captain of the ship never forgot two yellow birds."
@@ -123,6 +134,15 @@ def test_an_unknown_preset_names_the_nearest(tokenizer):
 def test_a_new_model_without_a_tokenizer_is_an_error():
     with pytest.raises(UserError, match="'new:tiny' starts from random weights and needs a tokenizer"):
         load_model("new:tiny")
+
+
+@pytest.mark.parametrize(("fields", "expected"), [({"tokenizer.ggml.eos_token_id": 2}, "b"), ({}, "<eos>")])
+def test_a_gguf_file_says_what_ends_a_sequence(tmp_path, monkeypatch, word_tokenizer, fields, expected):
+    found = {name: SimpleNamespace(parts=[[0], [value]], data=[1]) for name, value in fields.items()}
+    monkeypatch.setitem(sys.modules, "gguf", SimpleNamespace(GGUFReader=lambda file: SimpleNamespace(fields=found)))
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", lambda path, **options: copy.deepcopy(word_tokenizer))
+    (tmp_path / "model.gguf").touch()
+    assert load_tokenizer(str(tmp_path / "model.gguf")).eos_token == expected
 
 
 def test_a_gguf_file_is_unpacked_so_that_it_can_be_trained(tmp_path, monkeypatch, gpt2):

@@ -97,6 +97,8 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> PreTrainedToke
             path, options = _where(name)
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
             tokenizer("tried once")  # some broken ones fail only when they are used
+            if "gguf_file" in options:
+                _end_as_in(Path(name), tokenizer)
     except UserError:
         raise
     except Exception as error:
@@ -170,6 +172,15 @@ def _unpacked() -> dict[str, Any]:
     except ImportError:
         return {}
     return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def _end_as_in(file: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """⟨eos⟩ as a .gguf file says: some versions of the library take another token for it."""
+    from gguf import GGUFReader
+
+    field = GGUFReader(file).fields.get("tokenizer.ggml.eos_token_id")
+    if field is not None:
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(int(field.parts[field.data[0]][0]))
 
 
 def _cannot_load(kind: str, name: str, error: Exception) -> UserError:
