@@ -27,26 +27,31 @@ from mgs.metrics import COLUMNS
 from mgs.training.outputs import write_json
 from mgs.training.recipes import DEPENDABLE, RECIPES
 
-#: The recipe cut down to what a core can do: six parts instead of eight, two lengths instead of three.
+#: The recipe cut down to what a core can do: three parts instead of four, two lengths instead of four.
 SIZED: dict[str, Any] = {
     **RECIPES[DEPENDABLE],
-    "num_gradients": 6,
-    "lengths": [0.25, 0.5],
-    "num_candidates": 13,
-    "mix": 0.08,
+    "batch_tokens": 16_384,
+    "guide_prefixes": 64,
+    "num_gradients": 3,
+    "lengths": [0.1, 0.3],
+    "num_candidates": 9,
+    "mix": 0.11,
     "score_prefixes": 24,
 }
-BUDGET = {"likelihood_budget": 0.04}
-GATE = {"num_gradients": 1, "num_candidates": 2, "lengths": [0.5], "components": "mle", "temperature": "1e9"}
-STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.25}
+MLE_GUIDE = {"guides": ["mle"], "num_candidates": 7, "mix": 0.14}
+ONE = {"num_gradients": 1, "lengths": [0.3], "components": "mle", "likelihood_budget": None}
+GATE = {**ONE, "guides": ["mle"], "num_candidates": 2, "temperature": "1e9"}
+DECODED = {**ONE, "guides": ["decoded"], "num_candidates": 1, "lengths": [0.1], "stay": False, "score_apart": False}
+STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.1}
 ROWS: dict[str, dict[str, Any]] = {
     "paper": {},
     "paper, zero only": ZERO_ONLY,
     "dependable": SIZED,
-    "dependable, budget": {**SIZED, **BUDGET},
+    "dependable, guide mle": {**SIZED, **MLE_GUIDE},
     "gate alone": {**SIZED, **GATE},
+    "decoded steps": {**SIZED, **DECODED, "score_prefixes": 1},
     "plain steps": STEP,
-    "short targets": {**STEP, "shortest": 1 / 6},
+    "short targets": {**STEP, "shortest": 1 / 3},
 }
 MLE_ROWS = ("plain steps", "short targets")
 COMMON = {"max_steps": 100_000, "eval_steps": 100_000, "max_new_tokens": 80, "eval_max_new_tokens": 200, **WATCHED}

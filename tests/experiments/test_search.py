@@ -8,7 +8,7 @@ from mgs.experiments.study import Goal
 from mgs.training import METHODS
 from mgs.training.recipes import RECIPES
 
-ROWS = ["paper recipe", "dependable", "zero only", "uniform weights", "gate alone"]
+ROWS = ["paper recipe", "dependable", "zero only", "uniform weights", "gate alone", "decoded steps"]
 
 
 @pytest.fixture
@@ -52,6 +52,10 @@ def test_controls_differ_from_the_recipe_in_what_their_names_say(options):
     assert gate["stay"]
     assert (gate["num_candidates"], gate["num_gradients"], gate["components"]) == (2, 1, "mle")
     assert (gate["lengths"], gate["noise"]) == ([0.1], 0.0)
+    assert (gate["guides"], gate["likelihood_budget"]) == (["mle"], None)
+    steps = options("LM: decoded steps").resolved()
+    assert (steps["guides"], steps["num_candidates"], steps["stay"], steps["lengths"]) == (["decoded"], 1, False, [0.1])
+    assert steps["guide_prefixes"] == recipe["guide_prefixes"]
     plain, short = (options(row).resolved() for row in ("plain steps", "short targets"))
     assert {name for name in plain if plain[name] != short[name]} == {"shortest"}
     assert (plain["optim"], plain["learning_rate"], plain["max_grad_norm"]) == ("sgd", 0.1, 1.0)

@@ -41,7 +41,7 @@ class Scale:
     seconds: float = 1.0  # of updates, for runs that are to take the same time
     timed: Options = field(default_factory=dict)  # of those runs
     many: tuple[int, int] = (64, 256)  # how many candidates of low rank they have
-    many_tokens: int = 16_384  # of the batches that give them several gradients
+    many_tokens: int = 32_768  # of the batches that give them several gradients
     note: str = ""
 
 

@@ -1,6 +1,6 @@
 """Does a search get there on every seed, and is it the search that does? The recipes, and what they must beat in the
-same time: search without gradients, gradients without regard to cost, and steps of MLE, as they are, on short targets
-alone, or taken only where they decode better. See `docs/search.md`."""
+same time: search without gradients, gradients without regard to cost, and steps without search: of MLE, as they are, on
+short targets alone, or taken only where they decode better, and of the guide that decodes. See `docs/search.md`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,29 @@ SECONDS = {"smoke": 1.0, "small": 60.0, "paper": 3600.0}  # of updates
 WATCHED: Options = {"keep_best": False, "patience": 0, "eval_on_start": True}
 
 SEARCH: Options = RECIPES[DEPENDABLE]
-STEP = SEARCH["lengths"][1]  # how long the controls' steps are, in gradients clipped to norm 1
+STEP = SEARCH["lengths"][2]  # how long the controls' steps are, in gradients clipped to norm 1
 PLAIN: Options = {"optim": "sgd", "weight_decay": 0.0, "max_grad_norm": 1.0, "learning_rate": STEP}
 SHORTEST = 1 / SEARCH["num_gradients"]  # the recipe's first part
 #: One gradient or none, whichever decodes better: no temperature is as high as to let both count.
 GATE: Options = {
     **SEARCH,
+    "guides": ["mle"],
+    "likelihood_budget": None,
     "num_gradients": 1,
     "lengths": [STEP],
     "num_candidates": 2,
     "components": "mle",
     "temperature": "1e9",
     "density": "none",
+}
+#: Steps along what the recipe's other guide says, whatever they decode.
+DECODED: Options = {
+    **GATE,
+    "guides": ["decoded"],
+    "num_candidates": 1,
+    "stay": False,
+    "score_prefixes": 1,
+    "score_apart": False,
 }
 
 
@@ -44,6 +55,7 @@ def search(scale: str, data: DataOptions, model: str | None = None) -> Study:
         "zero only": ZERO_ONLY,
         "uniform weights": {**SEARCH, **large, **UNIFORM},
         "gate alone": {**GATE, **large},
+        "decoded steps": {**DECODED, **large},
     }
     rows = [
         timed(chosen, scale, f"{cost}: {what}", COSTS[cost], options)

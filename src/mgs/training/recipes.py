@@ -13,19 +13,25 @@ PAPER, DEPENDABLE = "paper", "dependable"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
-    # Candidates that differ in what matters, and a batch that tells them apart: gradients of eight parts of it, from
-    # short targets to long, at three short lengths, without noise; and staying, where none of them is better. Adam
-    # would make steps of its own size out of them, so they are added as they are.
+    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of four parts of
+    # a batch, from short targets to long, and one away from what greedy search makes of it, at four lengths, without
+    # noise; and staying, where none of them is better. What costs likelihood is taken in small helpings. Adam would
+    # make steps of its own size out of them, so they are added as they are.
     DEPENDABLE: {
-        "batch_tokens": 16_384,
-        "num_gradients": 8,
+        "batch_tokens": 32_768,
+        "guides": ["mle", "decoded"],
+        "guide_prefixes": 256,
+        "num_gradients": 4,
         "split": "length",
-        "lengths": [0.03, 0.1, 0.3],
+        "lengths": [0.01, 0.03, 0.1, 0.3],
         "noise": 0.0,
         "stay": True,
-        "num_candidates": 25,
-        "mix": 0.04,
-        "score_prefixes": 32,
+        "num_candidates": 21,
+        "mix": 0.05,
+        "score_prefixes": 48,
+        "score_apart": True,
+        "likelihood_budget": 0.035,
+        "likelihood_pace": 0.34,
         "temperature": "auto",
         "effective_share": 0.2,
         "optim": "sgd",
