@@ -39,10 +39,10 @@ SIZED: dict[str, Any] = {
     "score_prefixes": 24,
 }
 MLE_GUIDE = {"guides": ["mle"], "num_candidates": 7, "mix": 0.14}
-ONE = {"num_gradients": 1, "lengths": [0.3], "components": "mle", "likelihood_budget": None}
-GATE = {**ONE, "guides": ["mle"], "num_candidates": 2, "temperature": "1e9"}
+ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None}
+GATE = {**ONE, "guides": ["mle"], "lengths": [0.5], "num_candidates": 2, "temperature": "1e9"}
 DECODED = {**ONE, "guides": ["decoded"], "num_candidates": 1, "lengths": [0.1], "stay": False, "score_apart": False}
-STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.1}
+STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.25}
 ROWS: dict[str, dict[str, Any]] = {
     "paper": {},
     "paper, zero only": ZERO_ONLY,
@@ -51,7 +51,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "gate alone": {**SIZED, **GATE},
     "decoded steps": {**SIZED, **DECODED, "score_prefixes": 1},
     "plain steps": STEP,
-    "short targets": {**STEP, "shortest": 1 / 3},
+    "short targets": {**STEP, "shortest": 1 / 6},
 }
 MLE_ROWS = ("plain steps", "short targets")
 COMMON = {"max_steps": 100_000, "eval_steps": 100_000, "max_new_tokens": 80, "eval_max_new_tokens": 200, **WATCHED}
