@@ -72,7 +72,7 @@ class Cost:
         if isinstance(values, float):
             raise CostError(
                 f"the cost {self.name!r} gave one value for the whole corpus, but this method weights single "
-                "sequences: return one value a sequence, or use MGS, which takes both"
+                "sequences: return one value a sequence, or use MGS with --guides mle, which takes both"
             )
         return values
 
