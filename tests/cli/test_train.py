@@ -74,7 +74,13 @@ def test_a_recipe_is_saved_with_what_it_came_to_and_its_run_goes_on(call, here, 
     argv = ["train", "mgs", *small_run, "--recipe", "dependable", *SMALL_RECIPE]
     assert call(*argv, "--max_steps", "4", "--out", "whole").code == 0
     saved = yaml.safe_load(Path("whole/mgs.yaml").read_text())
-    expected = {"recipe": "dependable", "num_candidates": 3, "noise": 0.0, "optim": "sgd", "lengths": [0.03, 0.1, 0.3]}
+    expected = {
+        "recipe": "dependable",
+        "num_candidates": 3,
+        "noise": 0.0,
+        "optim": "sgd",
+        "lengths": [0.01, 0.03, 0.1, 0.3],
+    }
     assert {name: saved[name] for name in expected} == expected
     assert call(*argv, "--out", "run").code == 0
     assert call(*argv, "--out", "run", "--resume", "--max_steps", "4").code == 0
