@@ -5,7 +5,7 @@ python benchmarks/directions.py FILE.json [--rows N] [--steps N] [--length S] [-
 Each way takes steps of one length, in unit vectors found anew before every step:
 
     short targets   the MLE gradient of the sixth of a batch with the shortest targets
-    decoded         the guide `decoded`, from as many greedy continuations
+    decoded         the guide `decoded`, from greedy continuations of so many rows
     both            their sum
 """
 

@@ -2,7 +2,7 @@
 
 python benchmarks/search.py DIR [--cost COST] [--rows ROW ...] [--seeds N] [--seconds S]
 
-Prints a line for each run (test prefixes, what won) and keeps everything in DIR; what is there is not run again.
+Prints a line for each run (test prefixes) and keeps everything in DIR; what is there is not run again.
 """
 
 from __future__ import annotations

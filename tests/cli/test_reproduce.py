@@ -30,13 +30,28 @@ def test_one_run_is_done_in_this_process(call, here, model_folder, text_file):
 
 
 def test_with_all_a_run_is_named_with_its_study(call, here, model_folder, text_file, monkeypatch):
-    done = []
+    done, sharing = [], []
+    monkeypatch.setattr(reproduce, "share_memory", sharing.append)
     monkeypatch.setattr(
         reproduce, "execute", lambda study, run, out, progress: done.append((study.name, run.name, out))
     )
     call("reproduce", "all", "--data", text_file, "--model", model_folder, "--only", "translation/mle-0", "--out", "o")
-    call("reproduce", "all", "--data", text_file, "--model", model_folder, "--only", "mixing/pg-lm-0", "--out", "o")
+    call(
+        "reproduce",
+        "all",
+        "--data",
+        text_file,
+        "--model",
+        model_folder,
+        "--only",
+        "mixing/pg-lm-0",
+        "--out",
+        "o",
+        "--jobs",
+        "3",
+    )
     assert done == [("translation", "mle-0", Path("o/translation")), ("mixing", "pg-lm-0", Path("o/completion"))]
+    assert sharing == [1, 3]
 
 
 def test_tasks_and_scales_have_folders_of_their_own():

@@ -3,7 +3,7 @@
     g = mean of z ∇ (1/|Ŷ|) log p_θ(Ŷ | X),    z = (c̄ − c(Ŷ)) / sd(c)
 
 Ŷ is what the task's own decoder decodes with θ, so where greedy search repeats itself this says what to unlearn, which
-no target does, and hardly any sample. It is no gradient of the decoded cost, which has none: candidates along it are
+no target does. It is no gradient of the decoded cost, which has none: candidates along it are
 decoded and scored like all others.
 """
 

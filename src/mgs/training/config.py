@@ -108,9 +108,8 @@ class SequenceConfig(TrainingArguments):
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
         self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
-        self.use_cpu |= (
-            not torch.accelerator.is_available()
-        )  # or the library would not connect processes, nor allow bf16
+        # Said to the library, or it would not connect processes, nor allow bf16.
+        self.use_cpu |= not torch.accelerator.is_available()
         if launched() > 1:
             connect(self.ddp_backend, self.use_cpu, self.ddp_timeout)
         super().__post_init__()
