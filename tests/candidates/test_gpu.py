@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel
 
 from mgs import kernels
-from mgs.candidates import Candidates, Task, forms, fused, perturbed
+from mgs.candidates import Candidates, Task, forms, fused, perturbed, values
 from mgs.candidates.gpu import DenseBuffers, precise
 from mgs.candidates.siblings import Member, siblings
 from mgs.costs import Cost
@@ -272,3 +272,17 @@ def test_what_a_module_does_otherwise_than_usual_is_left_to_it(plain_kernels, mo
     monkeypatch.setattr(kind, "forward", lambda self, x: 2 * x)
     with fused.fused(model):
         assert "forward" not in vars(model.model.norm)
+
+
+@pytest.mark.parametrize("make", [gpt2, llama, marian])
+def test_targets_are_many_rows_of_each_candidate_and_go_through_the_kernel(make, plain_kernels, monkeypatch):
+    monkeypatch.setattr(values, "MANY_ROWS", 2)
+    model = made(make)
+    proposal = proposal_of(model, noise=0.5)
+    batch = Batch([Example(prefix, (7, 3, 0)) for prefix in PREFIXES])
+    found = Candidates(Task(Ids(), Decoder(), Cost.of("edit"))).nlls(model, proposal, [0, 1, 2, None], batch)
+    assert "many_rows" in plain_kernels
+    for number, nll in zip([0, 1, 2, None], found, strict=True):
+        with perturbed(model, {} if number is None else proposal.sample(number)):
+            expected = -sum(score(model, batch.prefixes, batch.targets)) / 9
+        assert nll == pytest.approx(expected, abs=1e-5)

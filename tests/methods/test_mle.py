@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mgs.methods import MLE, Key, mle, mle_loss
-from mgs.methods.method import gradient_of
+from mgs.methods.method import autocast, gradient_of
 from mgs.methods.mle import mle_gradient, shortest_targets, tokens_at_once
 
 IGNORED = -100
@@ -61,6 +61,15 @@ def test_bf16_is_an_approximation_in_fp32_tensors(gpt2, batch):
     assert rough.loss != exact.loss
     assert rough.loss == pytest.approx(exact.loss, rel=0.02)
     assert {tensor.dtype for tensor in rough.gradient.values()} == {torch.float32}
+
+
+def test_bf16_leaves_cudnn_s_attention_alone_for_as_long_as_it_lasts(gpt2):
+    seen = []
+    for bf16 in (True, False):
+        with autocast(gpt2, bf16):
+            seen.append((torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.flash_sdp_enabled()))
+    assert seen == [(False, True), (True, True)]
+    assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_following_the_gradient_learns_the_batch(gpt2, batch):

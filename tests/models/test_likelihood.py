@@ -1,4 +1,5 @@
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -92,6 +93,23 @@ def test_score_keeps_logits_within_their_bytes(model, passes, monkeypatch, room,
     monkeypatch.setattr(likelihood, "LOGITS_BYTES", room)
     assert score(model, PREFIXES, TARGETS) == pytest.approx(expected, rel=1e-4)
     assert [tuple(given) for given, _ in seen] == shapes
+
+
+@pytest.mark.parametrize(("gigabytes", "tokens"), [(24, 2**31), (80, 80 * 2**26), (2000, 2**40)])
+def test_a_large_gpu_takes_more_logits_at_once(monkeypatch, gigabytes, tokens):
+    """A sixteenth of the memory, 2²⁶ bytes of a gigabyte; no fewer than anywhere, no more than a pass takes."""
+    model = SimpleNamespace(
+        parameters=lambda: iter([SimpleNamespace(device=torch.device("cuda"))]),
+        config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=100_000)),
+    )
+    monkeypatch.setattr(likelihood, "own_memory", lambda device: gigabytes * 2**30)
+    assert likelihood.scoring_budget(model) == min(65_536, tokens // 400_000)
+
+
+def test_a_process_that_shares_a_gpu_has_its_part_of_the_memory(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1000))
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.25)
+    assert likelihood.own_memory(torch.device("cuda")) == 250
 
 
 def test_an_explicit_budget_is_taken_as_it_is(gpt2, passes, monkeypatch):

@@ -19,6 +19,7 @@ from torch import Tensor
 from mgs import kernels
 from mgs.candidates.groups import Groups
 
+MANY_ROWS = 512  # of each candidate: then the tensor cores take less time, at nearly fp32 accuracy
 FULL_ENOUGH = 0.7  # of a grid of uneven groups, for one batched product over all of it
 
 
@@ -48,6 +49,13 @@ class Stack:
         matrices = self.tensors_K.mT if transposed else self.tensors_K
         sizes = groups.sizes(len(rows_NI))
         largest = max(sizes)
+        if min(sizes) >= MANY_ROWS and kernels.usable(rows_NI.device):
+            from mgs.kernels.linear import many_rows
+
+            biases = [None] * groups.num if bias_KO is None else bias_KO.split(1)
+            parts = zip(rows_NI.contiguous().split(sizes), matrices, biases, strict=True)
+            products = [many_rows(rows, matrix, None, None, len(rows), bias) for rows, matrix, bias in parts]
+            return torch.cat(products)
         if groups.even:
             y = _batched(rows_NI.view(groups.num, largest, -1), matrices, bias_KO)
             return y.view(len(rows_NI), -1)

@@ -67,7 +67,7 @@ def many(scale: str, data: DataOptions, model: str | None = None) -> Study:
         f"K = {some}, rank 1, α auto": {**low, **AUTO},
         # At the level of MGS noise says nothing about other batches; at four times as much it begins to.
         f"ES: zero only, K = {most}, rank 1": {**low, **ZERO_ONLY, "num_candidates": most, "noise": 4.0},
-        "dependable": {**RECIPES[DEPENDABLE], "batch_tokens": chosen.many_tokens},
+        "dependable": {**RECIPES[DEPENDABLE], **chosen.large},
     }
     runs = seeded([timed(chosen, row, options) for row, options in rows.items()], chosen.seeds)
     made = study("many", "Many candidates, in the same time", chosen, data, [*mle, *runs])

@@ -41,7 +41,8 @@ class Scale:
     seconds: float = 1.0  # of updates, for runs that are to take the same time
     timed: Options = field(default_factory=dict)  # of those runs
     many: tuple[int, int] = (64, 256)  # how many candidates of low rank they have
-    many_tokens: int = 32_768  # of the batches that give them several gradients
+    #: Of those that have several gradients: rows enough for each of them to be more than noise.
+    large: Options = field(default_factory=lambda: {"batch_tokens": 262_144})
     note: str = ""
 
 
@@ -61,7 +62,7 @@ SCALES: dict[str, Scale] = {
         seeds=1,
         examples=4,
         many=(6, 8),
-        many_tokens=1024,
+        large={"batch_tokens": 1024},
         note="Two updates of each method on the shipped model: this shows that everything runs, and nothing else.",
     ),
     "small": Scale(
@@ -85,6 +86,7 @@ SCALES: dict[str, Scale] = {
         watched=200,
         seconds=150.0,
         timed={"max_steps": 100_000, "eval_steps": 10, "save_steps": 10},
+        large={"batch_tokens": 262_144, "max_new_tokens": 200},  # most targets are shorter
         note=(
             "Unlike in the paper, the start is the model named in the command, fine-tuned by MLE on WikiText-2 (2 "
             "million words, the paper's WikiText-103 has 100): 600 updates of 8,192 tokens (1,024), two passes, with a "

@@ -48,7 +48,8 @@ DECODED: Options = {
 def search(scale: str, data: DataOptions, model: str | None = None) -> Study:
     """Beyond the paper: each row for the same time, from one start."""
     chosen, mle = starting(scale, data, model)
-    large: Options = {"batch_tokens": chosen.many_tokens, **({} if scale == "smoke" else {"eval_steps": 5})}
+    watched: Options = {} if scale == "smoke" else {"eval_steps": 3}
+    large, steps = {**chosen.large, **watched}, {**PLAIN, "batch_tokens": chosen.large["batch_tokens"], **watched}
     searches: dict[str, Options] = {
         "paper recipe": {},
         "dependable": {**SEARCH, **large},
@@ -63,8 +64,8 @@ def search(scale: str, data: DataOptions, model: str | None = None) -> Study:
         for what, options in searches.items()
     ]
     rows += [
-        timed(chosen, scale, "plain steps", None, {**PLAIN, **large}),
-        timed(chosen, scale, "short targets", None, {**PLAIN, **large, "shortest": SHORTEST}),
+        timed(chosen, scale, "plain steps", None, steps),
+        timed(chosen, scale, "short targets", None, {**steps, "shortest": SHORTEST}),
     ]
     made = study("search", "Dependable search", chosen, data, [*mle, *seeded(rows, SEEDS[scale])])
     note = (

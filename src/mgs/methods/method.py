@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mgs.models import searched_parameters
 from mgs.search.directions import key as seed_of
 from mgs.types import Batch, Direction
+
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Key(NamedTuple):
@@ -79,6 +83,12 @@ def gradient_of(loss: Tensor, model: nn.Module) -> Direction:
     }
 
 
-def autocast(model: nn.Module, bf16: bool) -> AbstractContextManager[Any]:
-    """bf16 arithmetic for a loss, where asked for."""
-    return torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16) if bf16 else nullcontext()
+@contextmanager
+def autocast(model: nn.Module, bf16: bool) -> Iterator[None]:
+    """bf16 arithmetic for a loss, where asked for. Attention is not cuDNN's, which would be chosen for it: that plans
+    each new shape for longer than all else takes, and with batches by tokens nearly every shape is new."""
+    if not bf16:
+        yield
+        return
+    with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16), sdpa_kernel(ATTENTION):
+        yield

@@ -14,7 +14,8 @@ from mgs.data.batches import token_batches
 from mgs.errors import UserError
 
 SCORING_BUDGET = {"cpu": 4_096, "cuda": 65_536}  # padded tokens in one forward pass when no gradient is kept
-LOGITS_BYTES = 2**31  # and fewer where their logits would take more than this: 65,536 × 50,257 of them are 13 GB
+LOGITS_BYTES = 2**31  # and fewer where their logits would take more than this, 65,536 × 50,257 of them are 13 GB, ...
+LOGITS_SHARE = 1 / 16  # ... or, on a large GPU, more than this part of its memory
 
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device | str, left: bool = False) -> Tensor:
@@ -142,6 +143,16 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def scoring_budget(model: nn.Module) -> int:
     """How many padded tokens one forward pass without gradients may have."""
-    tokens = SCORING_BUDGET.get(next(model.parameters()).device.type, 4_096)
+    device = next(model.parameters()).device
+    tokens = SCORING_BUDGET.get(device.type, 4_096)
     config = getattr(model, "config", None)
-    return min(tokens, LOGITS_BYTES // (4 * config.get_text_config().vocab_size)) if config is not None else tokens
+    if config is None:
+        return tokens
+    room = max(LOGITS_BYTES, int(LOGITS_SHARE * own_memory(device))) if device.type == "cuda" else LOGITS_BYTES
+    return min(tokens, room // (4 * config.get_text_config().vocab_size))
+
+
+def own_memory(device: torch.device) -> int:
+    """Bytes of a GPU that this process may take, whatever of it is free: the same at every update."""
+    whole = torch.cuda.get_device_properties(device).total_memory
+    return int(whole * torch.cuda.get_per_process_memory_fraction(device))

@@ -18,7 +18,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     # noise; and staying, where none of them is better. What costs likelihood is taken in small helpings. Adam would
     # make steps of its own size out of them, so they are added as they are.
     DEPENDABLE: {
-        "batch_tokens": 32_768,
+        "batch_tokens": 262_144,
         "guides": ["mle", "decoded"],
         "guide_prefixes": 256,
         "num_gradients": 4,
@@ -28,7 +28,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "stay": True,
         "num_candidates": 21,
         "mix": 0.05,
-        "score_prefixes": 48,
+        "score_prefixes": 64,
         "score_apart": True,
         "likelihood_budget": 0.035,
         "likelihood_pace": 0.34,
