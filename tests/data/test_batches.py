@@ -1,10 +1,11 @@
+import random
 from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgs.data import BatchStream, drawn_apart, token_batches
+from mgs.data import BatchStream, drawn_apart, packed, token_batches
 from mgs.errors import UserError
 from mgs.types import Batch, Example
 
@@ -195,3 +196,27 @@ def test_an_example_that_repeats_one_of_the_batch_is_not_apart_from_it():
     examples = [Example((1,), (2, 0)) for _ in range(9)] + [Example((1,), (3, 0))]
     drawn = drawn_apart(examples, 9, Batch(examples[:1]), 0)
     assert drawn.targets == [(3, 0)]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize(("budget", "enough"), [(300, 8192), (4000, 500), (100_000, 500), (1, 0)])
+def test_packing_leaves_no_row_out_and_little_padding(pairs, budget, enough):
+    draw = random.Random(3)
+    sizes = [draw.randint(1, 200) for _ in range(150)]
+    lengths = [(size, draw.randint(1, size)) for size in sizes] if pairs else sizes
+    whole = [sum(length) for length in lengths] if pairs else sizes
+    batches = packed(lengths, budget, enough)
+    assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
+    for rows in batches:
+        longest = sum(max(lengths[r][side] for r in rows) for side in (0, 1)) if pairs else max(whole[r] for r in rows)
+        assert len(rows) == 1 or longest * len(rows) <= budget
+        if longest * len(rows) > 3 * max(enough, 200) and not pairs:
+            assert longest * len(rows) <= 1.3 * sum(whole[r] for r in rows)
+    if budget > enough:
+        padded = sum(max(whole[r] for r in rows) * len(rows) for rows in batches)
+        assert padded < 1.5 * sum(whole)
+
+
+def test_rows_that_are_not_alike_still_share_a_pass_that_would_not_be_worth_its_while():
+    assert packed([5, 100, 6, 90], budget=10_000, enough=1000) == [[0, 2, 3, 1]]
+    assert packed([5, 100, 6, 90], budget=10_000, enough=10) == [[0, 2], [3, 1]]

@@ -7,7 +7,7 @@ from mgs.candidates import Task
 from mgs.costs import Cost
 from mgs.decoding import Decoder
 from mgs.errors import UserError
-from mgs.methods import MGS, decoded
+from mgs.methods import MGS, weighted
 from mgs.methods.decoded import decoded_gradient, standardised
 from mgs.methods.method import Key
 from mgs.models import searched_parameters, token_log_likelihoods
@@ -29,7 +29,7 @@ def test_costs_are_compared_with_everyone_s():
 
 @pytest.mark.parametrize("at_once", [4, 4096])
 def test_it_is_the_gradient_of_mean_likelihoods_weighted_by_cost(gpt2, batch, task, monkeypatch, at_once):
-    monkeypatch.setattr(decoded, "tokens_at_once", lambda model: at_once)
+    monkeypatch.setattr(weighted, "tokens_at_once", lambda model: at_once)
     model = gpt2.train()
     gradient, cost = decoded_gradient(task, model, batch, KEY)
     hypotheses = task.decode(model, batch, KEY)

@@ -6,17 +6,12 @@ import torch
 from mgs.candidates import Task
 from mgs.costs import Cost
 from mgs.decoding import Decoder
-from mgs.methods import MGS
-from mgs.methods.method import Key
-from mgs.methods.risk import risk_gradient, row_advantages
-from mgs.methods.sampling import Samples, draw
+from mgs.methods import MGS, weighted
+from mgs.methods.method import Key, gradient_of
+from mgs.methods.risk import risk_gradient
+from mgs.methods.sampling import draw
 from mgs.models import log_likelihoods, searched_parameters
 from mgs.search import ProposalForm
-
-
-def test_advantages_are_within_rows():
-    samples = Samples([], [1.0, 3.0, 10.0, 10.0], [0, 0, 1, 1], torch.zeros(4))
-    assert row_advantages(samples, 2) == [-1.0, 1.0, 0.0, 0.0]
 
 
 @pytest.fixture
@@ -40,6 +35,18 @@ def test_it_is_the_gradient_of_advantages_times_likelihoods(gpt2, batch, task):
     for name, parameter in searched_parameters(model).items():
         torch.testing.assert_close(gradient[name], parameter.grad, rtol=1e-4, atol=1e-6)
     assert any(tensor.abs().max() > 0 for tensor in gradient.values())
+
+
+@pytest.mark.parametrize("at_once", [1, 12])
+def test_samples_that_do_not_fit_one_pass_have_the_gradient_of_all(gpt2, batch, task, monkeypatch, at_once):
+    whole, _ = risk_gradient(task, gpt2, batch, 4, Key(3, 0))
+    passes = []
+    monkeypatch.setattr(weighted, "tokens_at_once", lambda model: at_once)
+    monkeypatch.setattr(weighted, "gradient_of", lambda *given: passes.append(1) or gradient_of(*given))
+    parts, _ = risk_gradient(task, gpt2, batch, 4, Key(3, 0))
+    assert len(passes) > 2
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("guides", [("risk",), ("mle", "risk")])

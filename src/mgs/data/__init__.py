@@ -1,6 +1,6 @@
 """Examples and batches: what a model is trained on and evaluated with."""
 
-from mgs.data.batches import BatchStream, drawn_apart, token_batches
+from mgs.data.batches import BatchStream, drawn_apart, packed, token_batches
 from mgs.data.completion import CONTEXT, Completions, as_completions, completions_from_lines, load_completions
 from mgs.data.sources import load_lines
 from mgs.data.translation import Translations, load_pairs, load_sentences, translations_from_pairs
@@ -17,6 +17,7 @@ __all__ = [
     "load_lines",
     "load_pairs",
     "load_sentences",
+    "packed",
     "token_batches",
     "translations_from_pairs",
 ]

@@ -14,6 +14,8 @@ from mgs.types import Batch, Example
 
 Lengths = Sequence[int] | Sequence[tuple[int, ...]]  # of rows; or of their sides, where each is padded on its own
 
+ENOUGH = 8192  # tokens that make a pass worth its while on a GPU
+SPREAD = 1.25  # how much longer than its shortest a row of a batch may be, where there are rows enough
 POOL = 50  # batches' worth of examples that are sorted by length together, when batches group by length
 
 
@@ -43,6 +45,29 @@ def token_batches(lengths: Lengths, budget: int, order: Sequence[int]) -> list[l
     if current:
         batches.append(current)
     return batches
+
+
+def packed(lengths: Lengths, budget: int, enough: int = ENOUGH) -> list[list[int]]:
+    """All rows in batches within `budget`, sorted by length. Where a batch has `enough` tokens to be worth a pass, rows
+    that are much longer wait for the next: a large budget would otherwise be filled with padding.
+
+    >>> packed([10, 10, 11, 12, 30], budget=200, enough=20)
+    [[0, 1, 2, 3], [4]]
+    >>> packed([30, 10, 10], budget=200, enough=30)
+    [[1, 2, 0]]
+    """
+    sides = [_sides(length) for length in lengths]
+    order = sorted(range(len(sides)), key=sides.__getitem__)
+    if budget <= enough:
+        return token_batches(lengths, budget, order)
+    alike: list[list[int]] = []
+    for index in order:
+        length = sum(sides[index])
+        last = alike[-1] if alike else []
+        if not last or (len(last) * sum(sides[last[-1]]) >= enough and length > SPREAD * sum(sides[last[0]])):
+            alike.append([])
+        alike[-1].append(index)
+    return [batch for rows in alike for batch in token_batches(lengths, budget, rows)]
 
 
 def _sides(length: int | tuple[int, ...]) -> tuple[int, ...]:

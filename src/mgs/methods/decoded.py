@@ -15,11 +15,8 @@ from collections.abc import Sequence
 from torch import nn
 
 from mgs.candidates import Task
-from mgs.data import token_batches
-from mgs.methods.method import Key, autocast, gradient_of
-from mgs.methods.mle import tokens_at_once
-from mgs.models import log_likelihoods
-from mgs.models.likelihood import padded_lengths
+from mgs.methods.method import Key
+from mgs.methods.weighted import weighted_gradient
 from mgs.ranks import ALONE, Ranks
 from mgs.types import Batch, Direction
 
@@ -32,16 +29,9 @@ def decoded_gradient(
     costs = task.costs(hypotheses, batch)
     everyone = [cost for told in ranks.pooled(lambda: costs if batch.counts else []) for cost in told]
     decoded = [hypothesis.token_ids for hypothesis in hypotheses]
-    shares = [z / len(tokens) / len(batch) for z, tokens in zip(standardised(costs, everyone), decoded, strict=True)]
-    lengths = padded_lengths(model, batch.prefixes, decoded)
-    total: Direction = {}
-    for rows in token_batches(lengths, tokens_at_once(model), sorted(range(len(batch)), key=lengths.__getitem__)):
-        with autocast(model, bf16):
-            log_p = log_likelihoods(model, [batch.prefixes[r] for r in rows], [decoded[r] for r in rows])
-        part = -(log_p * log_p.new_tensor([shares[r] for r in rows])).sum()
-        for name, gradient in gradient_of(part, model).items():
-            total[name] = total[name].add_(gradient) if name in total else gradient
-    return total, math.fsum(costs) / len(costs)
+    pairs = zip(standardised(costs, everyone), decoded, strict=True)
+    weights = [-z / len(tokens) / len(batch) for z, tokens in pairs]
+    return weighted_gradient(model, batch.prefixes, decoded, weights, bf16), math.fsum(costs) / len(costs)
 
 
 def standardised(costs: Sequence[float], everyone: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mgs.data import token_batches
+from mgs.data import packed
 from mgs.decoding.memory import bytes_per_token, free_memory
 from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
 from mgs.models.likelihood import padded_lengths, scored_logits
@@ -36,11 +36,10 @@ def mle_gradient(
     """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time, by default as
     many as go well."""
     budget = budget or tokens_at_once(model)
-    lengths = padded_lengths(model, batch.prefixes, batch.targets)
     num_targets = num_scored(batch, with_prefix)
     total: Direction = {}
     loss = 0.0
-    for rows in token_batches(lengths, budget, sorted(range(len(batch)), key=lengths.__getitem__)):
+    for rows in packed(padded_lengths(model, batch.prefixes, batch.targets), budget):
         piece = batch.select(rows)
         share = num_scored(piece, with_prefix) / num_targets
         with autocast(model, bf16):

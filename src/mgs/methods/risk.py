@@ -7,12 +7,14 @@ c̄(X) is the mean cost of the same row's samples: a row that every sample finds
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
+
 from torch import nn
 
 from mgs.candidates import Task
-from mgs.methods.method import Key, gradient_of
-from mgs.methods.sampling import Samples, draw, scored
+from mgs.methods.method import Key
+from mgs.methods.sampling import draw
+from mgs.methods.weighted import weighted_gradient
 from mgs.types import Batch, Direction
 
 
@@ -20,14 +22,19 @@ def risk_gradient(
     task: Task, model: nn.Module, batch: Batch, num_samples: int, key: Key, bf16: bool = False
 ) -> tuple[Direction, float]:
     """∇ of the expected cost, and the mean cost of the samples."""
-    samples = scored(task, model, batch, draw(task, model, batch, num_samples, key), bf16)
-    advantages = torch.tensor(row_advantages(samples, num_samples), device=samples.log_likelihoods.device)
-    loss = (advantages.to(samples.log_likelihoods.dtype) * samples.log_likelihoods).mean()
-    return gradient_of(loss, model), sum(samples.costs) / len(samples.costs)
+    samples = [sample for row in draw(task, model, batch, num_samples, key) for sample in row]
+    repeated = batch.select([row for row in range(len(batch)) for _ in range(num_samples)])
+    costs = task.costs(samples, repeated)
+    weights = [advantage / len(costs) for advantage in row_advantages(costs, num_samples)]
+    decoded = [sample.token_ids for sample in samples]
+    return weighted_gradient(model, repeated.prefixes, decoded, weights, bf16), sum(costs) / len(costs)
 
 
-def row_advantages(samples: Samples, num_samples: int) -> list[float]:
-    """Each sample's cost less the mean of its row's."""
-    costs = samples.costs
+def row_advantages(costs: Sequence[float], num_samples: int) -> list[float]:
+    """Each sample's cost less the mean of its row's.
+
+    >>> row_advantages([1.0, 3.0, 10.0, 10.0], 2)
+    [-1.0, 1.0, 0.0, 0.0]
+    """
     rows = [costs[start : start + num_samples] for start in range(0, len(costs), num_samples)]
     return [cost - sum(row) / len(row) for row in rows for cost in row]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mgs.data.batches import token_batches
+from mgs.data.batches import packed
 from mgs.errors import UserError
 
 SCORING_BUDGET = {"cpu": 4_096, "cuda": 65_536}  # padded tokens in one forward pass when no gradient is kept
@@ -122,8 +122,7 @@ def score(
     scores = [0.0] * len(lengths)
     budget = budget or scoring_budget(model)
     with evaluating(model):
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        for rows in token_batches(lengths, budget, order):
+        for rows in packed(lengths, budget):
             sums = token_log_likelihoods(model, [prefixes[r] for r in rows], [targets[r] for r in rows])[0]
             for row, value in zip(rows, sums.double().sum(dim=1).tolist(), strict=True):
                 scores[row] = value
