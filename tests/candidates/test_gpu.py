@@ -286,3 +286,14 @@ def test_targets_are_many_rows_of_each_candidate_and_go_through_the_kernel(make,
         with perturbed(model, {} if number is None else proposal.sample(number)):
             expected = -sum(score(model, batch.prefixes, batch.targets)) / 9
         assert nll == pytest.approx(expected, abs=1e-5)
+
+
+@MODELS
+@pytest.mark.parametrize("decoder", [Decoder(), Decoder(sample=True)], ids=str)
+def test_what_a_task_decodes_with_the_model_itself_goes_through_fewer_kernels_too(make, decoder, plain_kernels):
+    model = made(make)
+    batch = Batch([Example(prefix, (7, 3, 0)) for prefix in PREFIXES])
+    found = Task(Ids(), decoder, Cost.of("edit"), CAP).decode(model, batch, (7,))
+    assert [text.token_ids for text in found] == decoder.generate(model, PREFIXES, CAP, 0, row_keys(range(3), 7))
+    assert ("rotate" in plain_kernels) == ("normalise" in plain_kernels) == (make is llama)
+    assert not any("forward" in module.__dict__ for module in model.modules())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from mgs.candidates.fused import fused
 from mgs.costs import Cost
 from mgs.decoding import Decoder, training_length
+from mgs.decoding.agreement import supports_graph
 from mgs.decoding.decoder import room_for
 from mgs.metrics import decode_texts, texts
 from mgs.types import Batch, Text
@@ -43,7 +46,8 @@ class Task:
         """Ŷ for each X of the batch. Noise belongs to a row's number, its own in the batch unless given."""
         decoder, room = decoder or self.decoder, self.room(model, batch)
         rows = batch.numbers if numbers is None else numbers
-        return decode_texts(model, self.tokenizer, batch.prefixes, decoder, room, noise, numbers=rows)
+        with fused(model) if decoder.beams == 1 and supports_graph(model) else nullcontext():
+            return decode_texts(model, self.tokenizer, batch.prefixes, decoder, room, noise, numbers=rows)
 
     def costs(self, hypotheses: Sequence[Text], batch: Batch) -> list[float]:
         """c(Ŷ, Y) of each row."""
