@@ -27,19 +27,19 @@ from mgs.metrics import COLUMNS
 from mgs.training.outputs import write_json
 from mgs.training.recipes import DEPENDABLE, RECIPES
 
-#: The recipe cut down to what a core can do: three parts instead of four, two lengths instead of four.
+#: The recipe cut down to what a core can do: three parts instead of four, two lengths instead of three.
 SIZED: dict[str, Any] = {
     **RECIPES[DEPENDABLE],
     "batch_tokens": 16_384,
     "guide_prefixes": 64,
     "num_gradients": 3,
-    "lengths": [0.1, 0.3],
+    "lengths": [0.45, 0.9],
     "num_candidates": 9,
     "mix": 0.11,
     "score_prefixes": 24,
 }
 MLE_GUIDE = {"guides": ["mle"], "num_candidates": 7, "mix": 0.14}
-ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None}
+ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None, "length_unit": "norm"}
 GATE = {**ONE, "guides": ["mle"], "lengths": [0.5], "num_candidates": 2, "temperature": "1e9"}
 DECODED = {**ONE, "guides": ["decoded"], "num_candidates": 1, "lengths": [0.1], "stay": False, "score_apart": False}
 STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.25}

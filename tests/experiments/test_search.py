@@ -51,14 +51,14 @@ def test_controls_differ_from_the_recipe_in_what_their_names_say(options):
     assert {name for name in recipe if recipe[name] != uniform[name]} == {"temperature", "density"}
     assert gate["stay"]
     assert (gate["num_candidates"], gate["num_gradients"], gate["components"]) == (2, 1, "mle")
-    assert (gate["lengths"], gate["noise"]) == ([0.1], 0.0)
+    assert (gate["lengths"], gate["length_unit"], gate["noise"]) == ([0.03], "norm", 0.0)
     assert (gate["guides"], gate["likelihood_budget"]) == (["mle"], None)
     steps = options("LM: decoded steps").resolved()
-    assert (steps["guides"], steps["num_candidates"], steps["stay"], steps["lengths"]) == (["decoded"], 1, False, [0.1])
+    assert (steps["guides"], steps["num_candidates"], steps["stay"], steps["lengths"]) == (["decoded"], 1, False, [0.01])
     assert steps["guide_prefixes"] == recipe["guide_prefixes"]
     plain, short = (options(row).resolved() for row in ("plain steps", "short targets"))
     assert {name for name in plain if plain[name] != short[name]} == {"shortest"}
-    assert (plain["optim"], plain["learning_rate"], plain["max_grad_norm"]) == ("sgd", 0.1, 1.0)
+    assert (plain["optim"], plain["learning_rate"], plain["max_grad_norm"]) == ("sgd", 0.03, 1.0)
     assert short["shortest"] == 1 / recipe["num_gradients"]
     assert plain["batch_tokens"] == gate["batch_tokens"] == recipe["batch_tokens"]
     assert options("LM: zero only").components == "zero"

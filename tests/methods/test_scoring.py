@@ -1,4 +1,4 @@
-"""Who scores which candidates on which rows, and which of them are refused."""
+"""Who scores which candidates on which rows."""
 
 import math
 import threading
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mgs.methods.scoring import Dealt, Likelihoods, better_half, blocks, scores
+from mgs.methods.scoring import Dealt, better_half, blocks, scores
 from mgs.ranks import Ranks
 from mgs.types import Batch, Example
 
@@ -71,34 +71,6 @@ def test_rows_are_dealt_and_weighted(num):
 
     assert dealt(num, True, over_rows, [0, 10], batch) == pytest.approx([2.0, 12.0])
     assert dealt(num, True, over_tokens, [0, 10], batch, weight=tokens) == pytest.approx([40 / 15, 10 + 40 / 15])
-
-
-# -- likelihoods ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("nlls", "base", "stay", "refused"),
-    [
-        ([2.0, 2.0197, 2.0199, 3.0], 2.0, False, {2, 3}),  # log 1.02 = 0.0198
-        ([2.0197, 1.0], 2.0, False, set()),
-        ([3.0, 2.5], 2.0, False, {0, 1}),
-        ([2.2, 2.1, 2.3, 2.2], 2.2, False, {2}),  # θ is over the budget: what is nearer to it may pass
-        ([2.0, math.inf, math.nan], 2.0, False, {1, 2}),
-        ([2.3, 2.1, 2.3], 2.2, True, {2}),  # staying may always, rounding or not
-    ],
-)
-def test_candidates_over_the_budget_are_refused(nlls, base, stay, refused):
-    likelihoods = Likelihoods(nlls, base, start=2.0, budget=0.02)
-    assert likelihoods.refused(stay) == refused
-    assert likelihoods.over_start == pytest.approx(base - 2.0)
-
-
-def test_an_update_spends_its_share_of_what_is_left_of_the_budget():
-    """Of log 1.02 = .0198 over the start, .01 is spent, so .0098 is left."""
-    nlls = [2.0147, 2.0150, 2.0190]
-    assert Likelihoods(nlls, 2.01, start=2.0, budget=0.02).refused(stay=False) == set()
-    assert Likelihoods(nlls, 2.01, start=2.0, budget=0.02, pace=0.5).refused(stay=False) == {1, 2}
-    assert Likelihoods([2.03, 2.02], 2.03, start=2.0, budget=0.02, pace=0.5).refused(stay=False) == set()  # way back
 
 
 # -- halving ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from mgs.experiments.study import Run, Study
 from mgs.methods import MGS, Key
 from mgs.metrics import Evaluation, human_figures, texts
 from mgs.models.likelihood import is_encoder_decoder
-from mgs.search import Proposal
 from mgs.training.outputs import OUTPUTS, RECORD, output_lines, read_json, write_json, write_lines
 from mgs.types import Text
 
@@ -66,12 +65,12 @@ def described(prefix: Text, continuation: Text) -> dict[str, Any]:
 
 def candidate_texts(trainer: Any, step: int) -> list[dict[str, Any]]:
     """The first candidate of each component, of the update that would have come next: its cost, pooled over the batch,
-    and what it makes of every prefix of it."""
+    and what it makes of every prefix that scores it."""
     method, model, args = trainer.method, trainer.model, trainer.args
     how = {"by_length": args.by_length, "num_batches": step + 1, "by_side": is_encoder_decoder(model)}
     stream = BatchStream(trainer.train_dataset, args.batch_tokens, args.seed, **how)
     batch, key, task = stream[step], Key(args.seed, step), method.task
-    proposal = Proposal(method.form, method._gradients(model, batch)[0], method.num_candidates, *key)
+    proposal, batch, _ = method.propose(model, batch, key)
     first = {component: k for k, component in reversed(list(enumerate(proposal.components)))}
     rows = method.candidates.decode(model, proposal, list(first.values()), batch, key)
     prefixes = texts(task.tokenizer, batch.prefixes)

@@ -19,7 +19,7 @@ SECONDS = {"smoke": 1.0, "small": 60.0, "paper": 3600.0}  # of updates
 WATCHED: Options = {"keep_best": False, "patience": 0, "eval_on_start": True}
 
 SEARCH: Options = RECIPES[DEPENDABLE]
-STEP = SEARCH["lengths"][2]  # how long the controls' steps are, in gradients clipped to norm 1
+STEP = 0.03  # how long the controls' steps are, in gradients clipped to norm 1
 PLAIN: Options = {"optim": "sgd", "weight_decay": 0.0, "max_grad_norm": 1.0, "learning_rate": STEP}
 SHORTEST = 1 / SEARCH["num_gradients"]  # the recipe's first part
 #: One gradient or none, whichever decodes better: no temperature is as high as to let both count.
@@ -27,6 +27,7 @@ GATE: Options = {
     **SEARCH,
     "guides": ["mle"],
     "likelihood_budget": None,
+    "length_unit": "norm",
     "num_gradients": 1,
     "lengths": [STEP],
     "num_candidates": 2,
@@ -38,6 +39,7 @@ GATE: Options = {
 DECODED: Options = {
     **GATE,
     "guides": ["decoded"],
+    "lengths": [0.01],
     "num_candidates": 1,
     "stay": False,
     "score_prefixes": 1,

@@ -14,17 +14,16 @@ from tqdm.auto import tqdm
 
 from mgs.candidates import Candidates, Task
 from mgs.candidates.forms import Number
-from mgs.candidates.likelihood import TOGETHER, num_targets
 from mgs.errors import NonFinite, UserError
+from mgs.methods.budget import Budget
 from mgs.methods.decoded import decoded_gradient
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
 from mgs.methods.parts import alignments, described, divided, parts
 from mgs.methods.risk import risk_gradient
-from mgs.methods.scoring import Dealt, Likelihoods, scores
+from mgs.methods.scoring import Dealt, scores
 from mgs.methods.transfer import transfer_log
-from mgs.models import score
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
@@ -48,7 +47,8 @@ class MGS(Stateless):
 
     `likelihood_weight` λ adds λ times the negative log-likelihood of a target token to a candidate's cost;
     `likelihood_budget` refuses candidates whose perplexity is more than that share above that of `anchor`, the weights
-    the run started from, and an update may spend `likelihood_pace` of what is left of it. Every `probe_transfer`
+    the run started from, and an update may spend `likelihood_pace` of what is left of it; with `length_unit` budget,
+    lengths are shares of the one at which a gradient spends that. Every `probe_transfer`
     updates the log says how candidates do on prefixes that `fresh` draws.
     """
 
@@ -67,6 +67,7 @@ class MGS(Stateless):
     likelihood_weight: float = 0.0
     likelihood_budget: float | None = None
     likelihood_pace: float = 1.0
+    length_unit: str = "norm"
     anchor: nn.Module | None = None
     probe_transfer: int = 0
     fresh: Callable[[int, Batch, Key], Batch] | None = None  # so many rows that are not in the batch
@@ -84,14 +85,22 @@ class MGS(Stateless):
             self.task = replace(self.task, cost=replace(self.task.cost, by_sequence="halvings"))
         if self.likelihood_budget is not None and self.anchor is None:
             raise UserError("likelihood_budget is counted from a model: give the one that training starts from, anchor")
+        if self.length_unit == "budget" and self.likelihood_budget is None:
+            raise UserError("length_unit budget needs one: give likelihood_budget, or length_unit norm")
         self.candidates = Candidates(self.task)
         self.dealt = Dealt(self.ranks, self.shard_data)
+        self.budget = Budget(
+            self.candidates,
+            self.dealt,
+            self.likelihood_weight,
+            self.likelihood_budget,
+            self.likelihood_pace,
+            self.anchor,
+        )
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
-        scored, rest = divided(batch, self.score_prefixes, self.score_apart)
-        gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
-        proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
-        nlls, refused, said = self._likelihoods(model, proposal, scored)
+        proposal, scored, facts = self.propose(model, batch, key)
+        nlls, refused, said = self.budget(model, proposal, scored)
         compute = partial(self._costs, model, proposal, key)  # lines 6 and 7
         found = scores(compute, len(proposal), scored, self.halvings, refused, self.form.stay, self.log_base)
         pairs = zip(found.costs, nlls, strict=True)
@@ -100,7 +109,7 @@ class MGS(Stateless):
         log = update.log() | {"costs": found.costs, "best_cost": found.best} | found.log() | said
         log |= self._of_parts(proposal, facts)
         log |= {
-            "gradient_norm": norm(gradients[0]),
+            "gradient_norm": float(torch.linalg.vector_norm(proposal.gradients[0], dtype=torch.float64)),
             "num_scored": len(scored),
             "max_target": batch.max_target,
             "target_lengths": [len(target) for target in batch.targets],
@@ -109,6 +118,15 @@ class MGS(Stateless):
         log |= transfer_log(update, found.costs, fresh) if fresh else {}
         descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
         return Outcome(descent, found.shown, log)
+
+    def propose(self, model: nn.Module, batch: Batch, key: Key) -> tuple[Proposal, Batch, list[dict[str, Any]]]:
+        """The update's candidates, the rows that score them, and facts about each gradient."""
+        scored, rest = divided(batch, self.score_prefixes, self.score_apart)
+        gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
+        if self.length_unit == "budget":
+            gradients, spans = self.budget.scaled(model, gradients, scored, key)
+            facts = [fact | {"span": span} for fact, span in zip(facts, spans, strict=True)]
+        return Proposal(self.form, gradients, self.num_candidates, *key), scored, facts  # lines 4 and 5
 
     def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
         """What the log says of each gradient, so that one can tell which of them win."""
@@ -165,30 +183,6 @@ class MGS(Stateless):
                 return self.candidates.means(model, proposal, mine, rows, noise, bar.update)
 
         return self.dealt.means(compute, numbers, batch)
-
-    def _likelihoods(
-        self, model: nn.Module, proposal: Proposal, batch: Batch
-    ) -> tuple[list[float], set[int], dict[str, Any]]:
-        """NLL(θ+Δ_k) of every candidate, if anything asks for it, those that it refuses, and what to log."""
-        numbers: list[Number] = list(range(len(proposal)))
-        if not self.likelihood_weight and self.likelihood_budget is None:
-            return [0.0] * len(numbers), set(), {}
-        find, refused = partial(self.candidates.nlls, model, proposal), set[int]()
-        *nlls, base = self.dealt.means(find, [*numbers, None], batch, num_targets, TOGETHER)
-        log: dict[str, Any] = {"nlls": nlls}
-        if self.likelihood_budget is not None:
-            (start,) = self.dealt.means(self._start_nlls, [None], batch, num_targets)
-            likelihoods = Likelihoods(nlls, base, start, self.likelihood_budget, self.likelihood_pace)
-            refused = likelihoods.refused(self.form.stay)
-            log |= {"refused": len(refused), "nll_over_start": likelihoods.over_start}
-        if not all(math.isfinite(nll) for k, nll in enumerate(nlls) if k not in refused):
-            raise NonFinite("the likelihood of a candidate is not finite: shorter lengths or less noise may help")
-        return nlls, refused, log
-
-    def _start_nlls(self, numbers: Sequence[Number], batch: Batch) -> list[float]:
-        """Of the weights that the run started from, once for each number."""
-        assert self.anchor is not None
-        return [-math.fsum(score(self.anchor, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
 
     def _probe(
         self, model: nn.Module, proposal: Proposal, numbers: Sequence[int], batch: Batch, num: int, key: Key

@@ -44,29 +44,6 @@ class Dealt:
 
 
 @dataclass(frozen=True)
-class Likelihoods:
-    """Mean −log p of the scored rows' target tokens under each candidate, under θ and under the weights that the run
-    started from, which candidates may exceed by log(1 + `budget`), and θ by `pace` of what is left of that."""
-
-    nlls: list[float]
-    base: float
-    start: float
-    budget: float
-    pace: float = 1.0
-
-    @property
-    def over_start(self) -> float:
-        return self.base - self.start
-
-    def refused(self, stay: bool) -> set[int]:
-        """Candidates over the budget, or of no likelihood at all. Where θ itself is over it, those nearer
-        to it than θ may pass, and staying may always."""
-        left = math.log1p(self.budget) - self.over_start
-        most = self.base + max(0.0, self.pace * left)
-        return {k for k, nll in enumerate(self.nlls) if not (nll <= most or (stay and k == 0))}
-
-
-@dataclass(frozen=True)
 class Scores:
     """Each candidate's mean cost over the rows it was scored on, and how many those are; `base` is of θ."""
 

@@ -15,6 +15,7 @@ from transformers.training_args import trainer_log_levels
 
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
+from mgs.methods.budget import UNITS
 from mgs.methods.mgs import GUIDES
 from mgs.methods.parts import SPLITS
 from mgs.ranks import connect, launched
@@ -30,7 +31,15 @@ ALWAYS_SHOWN = ("optim", "bf16", "max_grad_norm")
 RARE = (
     *("log_level", "logging_steps", "restore_callback_states_from_checkpoint", "remove_unused_columns"),
     *("save_total_limit", "log_level_replica", "log_base", "stratified", "cost_timeout", "ema"),
-    *("score_apart", "halvings", "likelihood_weight", "likelihood_pace", "probe_transfer", "guide_prefixes"),
+    *(
+        "score_apart",
+        "halvings",
+        "likelihood_weight",
+        "likelihood_pace",
+        "length_unit",
+        "probe_transfer",
+        "guide_prefixes",
+    ),
 )
 NONFINITE = ("stop", "skip")
 
@@ -195,6 +204,9 @@ class MGSConfig(SequenceConfig):
         None, "Refuse candidates whose perplexity exceeds the start's by this share, e.g. 0.02 (default: none)."
     )
     likelihood_pace: float = option(1.0, "Share of what is left of that budget that one update may spend.")
+    length_unit: str = option(
+        "norm", "What lengths are shares of: norm (each gradient, clipped), or budget (how far it can go for that)."
+    )
     probe_transfer: int = option(0, "Updates between those that also score candidates on fresh prefixes; 0: none do.")
     gradient_norm: float = option(1.0, "Norm to which each MLE gradient is clipped.")
     log_base: bool = option(False, "Also decode with the current weights at every update, for the log.")
@@ -212,6 +224,10 @@ class MGSConfig(SequenceConfig):
             raise UserError(f"guides must be one or more of {', '.join(GUIDES)}, each once, got {self.guides}")
         if self.split not in SPLITS:
             raise unknown("split", self.split, SPLITS)
+        if self.length_unit not in UNITS:
+            raise unknown("length_unit", self.length_unit, UNITS)
+        if self.length_unit == "budget" and self.likelihood_budget is None:
+            raise UserError("length_unit budget needs a likelihood_budget, e.g. 0.03")
         if self.score_apart and self.score_prefixes is None:
             raise UserError(
                 "score_apart needs to know how many prefixes of a batch score candidates: give score_prefixes as well"

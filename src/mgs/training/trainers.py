@@ -96,6 +96,7 @@ class MGSTrainer(CostTrainer):
             likelihood_weight=args.likelihood_weight,
             likelihood_budget=budget,
             likelihood_pace=args.likelihood_pace,
+            length_unit=args.length_unit,
             anchor=None if budget is None else self.scorer or frozen(model).to(args.device),
             probe_transfer=args.probe_transfer,
             fresh=self._fresh,

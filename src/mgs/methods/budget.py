@@ -1,0 +1,154 @@
+"""What candidates cost in likelihood: how much they may, which are refused, and lengths that are measured in it.
+
+How far a gradient may be followed depends on the model: with the same loss of likelihood one goes ten times as far as
+another. So a gradient can be brought to the length at which it costs what an update may spend, and candidates are
+shares of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+from mgs.candidates import Candidates
+from mgs.candidates.forms import Number
+from mgs.candidates.likelihood import TOGETHER, num_targets
+from mgs.errors import NonFinite
+from mgs.methods.scoring import Dealt
+from mgs.models import score
+from mgs.search import Proposal, ProposalForm
+from mgs.types import Batch, Direction
+
+UNITS = ("norm", "budget")
+PROBES = (0.003, 0.03, 0.3)  # lengths at which it is found out what a gradient costs; none is followed further
+BISECTIONS = 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Mean −log p of the scored rows' target tokens under θ and under the weights that the run started from, which
+    candidates may exceed by log(1 + `budget`), and θ by `pace` of what is left of that."""
+
+    base: float
+    start: float
+    budget: float
+    pace: float = 1.0
+
+    @property
+    def over_start(self) -> float:
+        return self.base - self.start
+
+    @property
+    def allowed(self) -> float:
+        """What this update may add."""
+        return max(0.0, self.pace * (math.log1p(self.budget) - self.over_start))
+
+    def refused(self, nlls: Sequence[float], stay: bool) -> set[int]:
+        """Candidates over the budget, or of no likelihood at all. Where θ itself is over it, those nearer
+        to it than θ may pass, and staying may always."""
+        most = self.base + self.allowed
+        return {k for k, nll in enumerate(nlls) if not (nll <= most or (stay and k == 0))}
+
+
+@dataclass
+class Budget:
+    """Likelihoods of candidates, where anything asks for them: `weight` in their cost, a `share` over the start's
+    perplexity that they may not exceed."""
+
+    candidates: Candidates
+    dealt: Dealt
+    weight: float = 0.0
+    share: float | None = None
+    pace: float = 1.0
+    anchor: nn.Module | None = None
+
+    def scaled(
+        self, model: nn.Module, gradients: list[Direction], batch: Batch, key: Sequence[int]
+    ) -> tuple[list[Direction], list[float]]:
+        """The gradients at the lengths at which they cost what this update may spend, and those lengths."""
+        form = ProposalForm(components="mle", noise=0.0, density="none", lengths=PROBES)
+        proposal = Proposal(form, gradients, len(PROBES) * len(gradients), *key)
+        nlls, base = self._nlls(model, proposal, batch)
+        allowed = self._limits(base, batch).allowed
+        costs: list[dict[float, float]] = [{} for _ in gradients]
+        for centre, nll in zip(proposal.assigned, nlls, strict=True):
+            costs[centre.gradient or 0][centre.length] = nll - base
+        lengths = [affordable(cost, allowed) for cost in costs]
+        return [
+            dict(zip(gradient, torch._foreach_mul(list(gradient.values()), length), strict=True))
+            for gradient, length in zip(gradients, lengths, strict=True)
+        ], lengths
+
+    def __call__(
+        self, model: nn.Module, proposal: Proposal, batch: Batch
+    ) -> tuple[list[float], set[int], dict[str, Any]]:
+        """NLL(θ+Δ_k) of every candidate, if anything asks for it, those that are refused, and what to log."""
+        if not self.weight and self.share is None:
+            return [0.0] * len(proposal), set(), {}
+        nlls, base = self._nlls(model, proposal, batch)
+        refused: set[int] = set()
+        log: dict[str, Any] = {"nlls": nlls}
+        if self.share is not None:
+            limits = self._limits(base, batch)
+            refused = limits.refused(nlls, proposal.form.stay)
+            log |= {"refused": len(refused), "nll_over_start": limits.over_start}
+        if not all(math.isfinite(nll) for k, nll in enumerate(nlls) if k not in refused):
+            raise NonFinite("the likelihood of a candidate is not finite: shorter lengths or less noise may help")
+        return nlls, refused, log
+
+    def _nlls(self, model: nn.Module, proposal: Proposal, batch: Batch) -> tuple[list[float], float]:
+        """Of every candidate, and of θ."""
+        find = partial(self.candidates.nlls, model, proposal)
+        *nlls, base = self.dealt.means(find, [*range(len(proposal)), None], batch, num_targets, TOGETHER)
+        return nlls, base
+
+    def _limits(self, base: float, batch: Batch) -> Limits:
+        assert self.share is not None
+        (start,) = self.dealt.means(self._start, [None], batch, num_targets)
+        return Limits(base, start, self.share, self.pace)
+
+    def _start(self, numbers: Sequence[Number], batch: Batch) -> list[float]:
+        """Of the weights that the run started from, once for each number."""
+        assert self.anchor is not None
+        return [-math.fsum(score(self.anchor, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
+
+
+def affordable(costs: dict[float, float], allowed: float) -> float:
+    """The length at which as much is lost as may be, given what is lost at some lengths: between two of them along the
+    parabola through both and the origin, below the first as the square of the length. No longer than the longest.
+
+    >>> round(affordable({0.1: 0.01, 1.0: 1.0}, 0.04), 6)
+    0.2
+    >>> affordable({0.1: 0.04, 1.0: 4.0}, 0.01)
+    0.05
+    >>> affordable({0.1: -0.01, 1.0: -0.01}, 0.0)
+    1.0
+    """
+    points = sorted(costs.items())
+    first, lost = points[0]
+    if not lost <= allowed:
+        return first * math.sqrt(allowed / lost) if math.isfinite(lost) else 0.0
+    for (low, less), (high, more) in pairwise(points):
+        if not more <= allowed:
+            return _crossing(_parabola(low, less, high, more), low, high, allowed) if math.isfinite(more) else low
+    return points[-1][0]
+
+
+def _parabola(low: float, less: float, high: float, more: float) -> Callable[[float], float]:
+    bend = (more / high - less / low) / (high - low)
+    slope = less / low - bend * low
+    return lambda length: (slope + bend * length) * length
+
+
+def _crossing(lost: Callable[[float], float], low: float, high: float, allowed: float) -> float:
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if lost(middle) <= allowed else (low, middle)
+    return low

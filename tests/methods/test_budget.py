@@ -1,0 +1,132 @@
+"""What candidates may cost in likelihood, and lengths that are measured in it."""
+
+import copy
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from mgs.errors import UserError
+from mgs.methods import MGS, Key, budget
+from mgs.methods.budget import Limits, affordable
+from mgs.models import score
+from mgs.search import ProposalForm, Temperature
+from mgs.search.directions import norm
+
+KEY = Key(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("nlls", "base", "stay", "refused"),
+    [
+        ([2.0, 2.0197, 2.0199, 3.0], 2.0, False, {2, 3}),  # log 1.02 = 0.0198
+        ([2.0197, 1.0], 2.0, False, set()),
+        ([3.0, 2.5], 2.0, False, {0, 1}),
+        ([2.2, 2.1, 2.3, 2.2], 2.2, False, {2}),  # θ is over the budget: what is nearer to it may pass
+        ([2.0, math.inf, math.nan], 2.0, False, {1, 2}),
+        ([2.3, 2.1, 2.3], 2.2, True, {2}),  # staying may always, rounding or not
+    ],
+)
+def test_candidates_over_the_budget_are_refused(nlls, base, stay, refused):
+    limits = Limits(base, start=2.0, budget=0.02)
+    assert limits.refused(nlls, stay) == refused
+    assert limits.over_start == pytest.approx(base - 2.0)
+
+
+def test_an_update_spends_its_share_of_what_is_left_of_the_budget():
+    """Of log 1.02 = .0198 over the start, .01 is spent, so .0098 is left."""
+    nlls = [2.0147, 2.0150, 2.0190]
+    assert Limits(2.01, start=2.0, budget=0.02).refused(nlls, stay=False) == set()
+    assert Limits(2.01, start=2.0, budget=0.02, pace=0.5).refused(nlls, stay=False) == {1, 2}
+    assert Limits(2.03, start=2.0, budget=0.02, pace=0.5).refused([2.03, 2.02], stay=False) == set()  # the way back
+    assert Limits(2.03, start=2.0, budget=0.02).allowed == 0.0
+
+
+@pytest.mark.parametrize("lost", [lambda s: 3 * s**2, lambda s: 5 * s**2 - 0.2 * s, lambda s: s**2 + 0.01 * s])
+@pytest.mark.parametrize("allowed", [1e-4, 0.003, 0.1])
+def test_where_what_is_lost_is_a_parabola_the_length_is_exact(lost, allowed):
+    found = affordable({s: lost(s) for s in (0.003, 0.03, 0.3)}, allowed)
+    beyond, linear = lost(0.3) <= allowed, lost(0.003) > allowed
+    if beyond:
+        assert found == 0.3
+    elif not linear or lost(1.0) == 3:  # below the shortest it is taken to be a square
+        assert lost(found) == pytest.approx(allowed, rel=1e-3)
+    assert lost(found) <= allowed * 1.2
+
+
+@pytest.mark.parametrize(
+    ("costs", "allowed", "length"),
+    [
+        ({0.1: 0.0, 1.0: math.inf}, 0.1, 0.1),
+        ({0.1: math.nan, 1.0: math.nan}, 0.1, 0.0),
+        ({0.1: 0.5, 1.0: 2.0}, 0.0, 0.0),  # nothing is left
+        ({0.1: -0.5, 1.0: -0.1}, 0.0, 1.0),  # the way back is free
+    ],
+)
+def test_what_is_not_known_is_not_followed(costs, allowed, length):
+    assert affordable(costs, allowed) == length
+
+
+@pytest.fixture
+def searching(gpt2, make_gpt2, make_task):
+    def make(share=0.02, pace=0.5, **options):
+        form = ProposalForm(mix=0.1, lengths=(0.5, 1.0), noise=0.0, stay=True)
+        how = {"num_gradients": 2, "length_unit": "budget", "likelihood_pace": pace, **options}
+        return MGS(make_task(), form, 5, Temperature(), likelihood_budget=share, anchor=make_gpt2(), **how)
+
+    return make
+
+
+def nll(model, batch):
+    return -sum(score(model, batch.prefixes, batch.targets)) / sum(map(len, batch.targets))
+
+
+def moved(model, by):
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.add_(by.get(name, 0.0))
+    return model
+
+
+def test_whole_lengths_spend_what_an_update_may(gpt2, batch, searching, monkeypatch):
+    probes = tuple(0.1 * i for i in range(1, 31))  # a tiny model can go far, and not along a parabola
+    monkeypatch.setattr(budget, "PROBES", probes)
+    method = searching()
+    proposal, scored, facts = method.propose(gpt2, batch, KEY)
+    assert proposal.components.count("mle") == 4
+    allowed, checked = 0.5 * math.log1p(0.02), []
+    for k, centre in enumerate(proposal.assigned):
+        if centre.length == 1.0 and facts[centre.gradient]["span"] < max(budget.PROBES):
+            spent = nll(moved(gpt2, proposal.sample(k)), scored) - nll(gpt2, scored)
+            assert spent == pytest.approx(allowed, rel=0.5)
+            checked.append(k)
+    assert checked
+    spans = [fact["span"] for fact in facts]
+    assert all(0 < span <= max(budget.PROBES) for span in spans)
+    lengths = [float(gradient.norm()) for gradient in proposal.gradients]
+    clipped = [norm(gradient) for gradient in method._gradients(gpt2, batch, KEY)[0]]
+    assert lengths == pytest.approx([a * b for a, b in zip(spans, clipped, strict=True)], rel=1e-4)
+
+
+def test_less_of_a_budget_makes_for_shorter_candidates(gpt2, batch, searching, monkeypatch):
+    monkeypatch.setattr(budget, "PROBES", (0.3, 1.0, 3.0))
+    spans = [
+        [fact["span"] for fact in searching(share).propose(gpt2, batch, KEY)[2]] for share in (0.0, 1e-4, 1e-3, 1e-2)
+    ]
+    for shorter, longer in pairwise(spans):
+        assert all(a <= b for a, b in zip(shorter, longer, strict=True))
+    assert spans[1] != spans[3]
+
+
+def test_an_update_says_how_far_each_gradient_could_go_and_keeps_to_the_budget(gpt2, batch, searching):
+    outcome = searching(0.05)(gpt2, batch, KEY)
+    assert [part["span"] > 0 for part in outcome.log["parts"]] == [True, True]
+    assert outcome.log["refused"] <= 2  # those at whole length, where the parabola is a little wrong
+    assert all(torch.isfinite(tensor).all() for tensor in outcome.gradient.values())
+
+
+def test_lengths_in_a_budget_need_one(make_task):
+    with pytest.raises(UserError, match="likelihood_budget"):
+        MGS(make_task(), length_unit="budget")
