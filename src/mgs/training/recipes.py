@@ -13,22 +13,22 @@ PAPER, DEPENDABLE = "paper", "dependable"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
-    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of four parts of
-    # a batch, from short targets to long, and one away from what greedy search makes of it, at four lengths, without
-    # noise; and staying, where none of them is better. What costs likelihood is taken in small helpings. Adam would
-    # make steps of its own size out of them, so they are added as they are.
+    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of eight parts
+    # of a batch, from short targets to long, and one away from what greedy search makes of it, without noise; and
+    # staying, where none of them is better. Each goes as far as a small helping of likelihood takes it, or half as far.
+    # Adam would make steps of its own size out of them, so they are added as they are.
     DEPENDABLE: {
         "batch_tokens": 262_144,
         "guides": ["mle", "decoded"],
         "guide_prefixes": 256,
-        "num_gradients": 4,
+        "num_gradients": 8,
         "split": "length",
-        "lengths": [0.3, 0.6, 0.9],
+        "lengths": [0.45, 0.9],
         "length_unit": "budget",
         "noise": 0.0,
         "stay": True,
-        "num_candidates": 16,
-        "mix": 0.06,
+        "num_candidates": 19,
+        "mix": 0.05,
         "score_prefixes": 64,
         "score_apart": True,
         "likelihood_budget": 0.03,
