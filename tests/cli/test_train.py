@@ -79,7 +79,7 @@ def test_a_recipe_is_saved_with_what_it_came_to_and_its_run_goes_on(call, here, 
         "num_candidates": 3,
         "noise": 0.0,
         "optim": "sgd",
-        "lengths": [0.45, 0.9],
+        "lengths": [0.9],
     }
     assert {name: saved[name] for name in expected} == expected
     assert call(*argv, "--out", "run").code == 0

@@ -42,7 +42,7 @@ class Scale:
     timed: Options = field(default_factory=dict)  # of those runs
     many: tuple[int, int] = (64, 256)  # how many candidates of low rank they have
     #: Of those that have several gradients: rows enough for each of them to be more than noise.
-    large: Options = field(default_factory=lambda: {"batch_tokens": 262_144})
+    large: Options = field(default_factory=lambda: {"batch_tokens": 131_072})
     note: str = ""
 
 
@@ -86,7 +86,7 @@ SCALES: dict[str, Scale] = {
         watched=200,
         seconds=150.0,
         timed={"max_steps": 100_000, "eval_steps": 10, "save_steps": 10},
-        large={"batch_tokens": 262_144, "max_new_tokens": 200},  # most targets are shorter
+        large={"batch_tokens": 131_072, "max_new_tokens": 200},  # most targets are shorter
         note=(
             "Unlike in the paper, the start is the model named in the command, fine-tuned by MLE on WikiText-2 (2 "
             "million words, the paper's WikiText-103 has 100): 600 updates of 8,192 tokens (1,024), two passes, with a "

@@ -13,21 +13,21 @@ PAPER, DEPENDABLE = "paper", "dependable"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
-    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of eight parts
+    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of many parts
     # of a batch, from short targets to long, and one away from what greedy search makes of it, without noise; and
-    # staying, where none of them is better. Each goes as far as a small helping of likelihood takes it, or half as far.
+    # staying, where none of them is better. Each goes as far as a small helping of likelihood takes it.
     # Adam would make steps of its own size out of them, so they are added as they are.
     DEPENDABLE: {
-        "batch_tokens": 262_144,
+        "batch_tokens": 131_072,
         "guides": ["mle", "decoded"],
-        "guide_prefixes": 256,
-        "num_gradients": 8,
+        "guide_prefixes": 128,
+        "num_gradients": 16,
         "split": "length",
-        "lengths": [0.45, 0.9],
+        "lengths": [0.9],
         "length_unit": "budget",
         "noise": 0.0,
         "stay": True,
-        "num_candidates": 19,
+        "num_candidates": 18,
         "mix": 0.05,
         "score_prefixes": 64,
         "score_apart": True,
