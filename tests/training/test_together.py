@@ -50,6 +50,7 @@ def run(make_trainer, finish, letters, tmp_path):
         {"decoder": "sample", "halvings": 2, "score_prefixes": 4, "score_apart": True, "log_base": True, "stay": True},
         {"cost": "edit", "probe_transfer": 2, "num_gradients": 2, "likelihood_weight": 1.0, "rank": 1},
         {"cost": "lm", "guides": ["mle", "decoded"], "guide_prefixes": 3, "num_candidates": 5},
+        {"cost": "lm", "likelihood_budget": 0.05, "length_unit": "budget", "num_gradients": 2, "num_candidates": 5},
     ],
     ids=[
         "lm",
@@ -60,6 +61,7 @@ def run(make_trainer, finish, letters, tmp_path):
         "halvings",
         "probes of transfer",
         "decoded",
+        "lengths in likelihood",
     ],
 )
 def test_candidates_dealt_to_processes_give_the_same_weights_and_log(run, options):

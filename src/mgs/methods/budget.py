@@ -27,7 +27,8 @@ from mgs.search import Proposal, ProposalForm
 from mgs.types import Batch, Direction
 
 UNITS = ("norm", "budget")
-PROBES = (0.003, 0.03, 0.3)  # lengths at which it is found out what a gradient costs; none is followed further
+PROBES = (0.01, 0.1)  # lengths at which it is found out what a gradient costs
+FURTHER = 3.0  # times the longest of them: no gradient is followed beyond
 BISECTIONS = 30
 
 
@@ -122,14 +123,14 @@ class Budget:
 
 def affordable(costs: dict[float, float], allowed: float) -> float:
     """The length at which as much is lost as may be, given what is lost at some lengths: between two of them along the
-    parabola through both and the origin, below the first as the square of the length. No longer than the longest.
+    parabola through both and the origin, elsewhere as the square of the length.
 
     >>> round(affordable({0.1: 0.01, 1.0: 1.0}, 0.04), 6)
     0.2
     >>> affordable({0.1: 0.04, 1.0: 4.0}, 0.01)
     0.05
-    >>> affordable({0.1: -0.01, 1.0: -0.01}, 0.0)
-    1.0
+    >>> affordable({0.1: 0.0, 1.0: 1.0}, 4.0)
+    2.0
     """
     points = sorted(costs.items())
     first, lost = points[0]
@@ -138,7 +139,8 @@ def affordable(costs: dict[float, float], allowed: float) -> float:
     for (low, less), (high, more) in pairwise(points):
         if not more <= allowed:
             return _crossing(_parabola(low, less, high, more), low, high, allowed) if math.isfinite(more) else low
-    return points[-1][0]
+    last, lost = points[-1]
+    return last * (min(FURTHER, math.sqrt(allowed / lost)) if lost > 0 else FURTHER)
 
 
 def _parabola(low: float, less: float, high: float, more: float) -> Callable[[float], float]:
