@@ -27,16 +27,15 @@ from mgs.metrics import COLUMNS
 from mgs.training.outputs import write_json
 from mgs.training.recipes import DEPENDABLE, RECIPES
 
-#: The recipe cut down to what a core can do: three parts instead of four, two lengths instead of three.
+#: The recipe cut down to what a core can do: six parts of a smaller batch, and fewer prefixes.
 SIZED: dict[str, Any] = {
     **RECIPES[DEPENDABLE],
     "batch_tokens": 16_384,
     "guide_prefixes": 64,
-    "num_gradients": 3,
-    "lengths": [0.45, 0.9],
-    "num_candidates": 9,
-    "mix": 0.11,
-    "score_prefixes": 24,
+    "num_gradients": 6,
+    "num_candidates": 8,
+    "mix": 0.12,
+    "score_prefixes": 32,
 }
 MLE_GUIDE = {"guides": ["mle"], "num_candidates": 7, "mix": 0.14}
 ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None, "length_unit": "norm"}
