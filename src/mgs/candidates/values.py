@@ -19,7 +19,7 @@ from torch import Tensor
 from mgs import kernels
 from mgs.candidates.groups import Groups
 
-MANY_ROWS = 512  # of each candidate: then the tensor cores take less time, at nearly fp32 accuracy
+MANY_ROWS = 512  # of each candidate, from which products go over a GPU's tensor cores, at nearly fp32 accuracy
 FULL_ENOUGH = 0.7  # of a grid of uneven groups, for one batched product over all of it
 
 
