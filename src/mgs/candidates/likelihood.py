@@ -13,7 +13,6 @@ from mgs.candidates.groups import Groups
 from mgs.candidates.perturbed import perturbed
 from mgs.candidates.swap import swapped, watched
 from mgs.data import packed
-from mgs.data.batches import ENOUGH
 from mgs.models import searched_parameters
 from mgs.models.likelihood import evaluating, padded_lengths, scoring_budget, token_log_likelihoods
 from mgs.search import Proposal
@@ -64,5 +63,5 @@ def _contexts(
 def _pieces(model: nn.Module, batch: Batch, num: int, at_once: int) -> list[Batch]:
     """The batch in parts of similar length, of which `num` times the tokens fit one pass."""
     lengths = padded_lengths(model, batch.prefixes, batch.targets)
-    parts = packed(lengths, max(1, scoring_budget(model) // num), ENOUGH // num)
+    parts = packed(lengths, max(1, scoring_budget(model) // num))
     return [batch.select(rows[start : start + at_once]) for rows in parts for start in range(0, len(rows), at_once)]

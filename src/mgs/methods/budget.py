@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -28,7 +27,6 @@ from mgs.types import Batch, Direction
 
 UNITS = ("norm", "budget")
 PROBES = (0.01, 0.1)  # lengths at which it is found out what a gradient costs
-FURTHER = 3.0  # times the longest of them: no gradient is followed beyond
 BISECTIONS = 30
 
 
@@ -70,10 +68,8 @@ class Budget:
     pace: float = 1.0
     anchor: nn.Module | None = None
 
-    def scaled(
-        self, model: nn.Module, gradients: list[Direction], batch: Batch, key: Sequence[int]
-    ) -> tuple[list[Direction], list[float]]:
-        """The gradients at the lengths at which they cost what this update may spend, and those lengths."""
+    def scale(self, model: nn.Module, gradients: list[Direction], batch: Batch, key: Sequence[int]) -> list[float]:
+        """Brings the gradients to the lengths at which they cost what this update may spend. Returns the lengths."""
         form = ProposalForm(components="mle", noise=0.0, density="none", lengths=PROBES)
         proposal = Proposal(form, gradients, len(PROBES) * len(gradients), *key)
         nlls, base = self._nlls(model, proposal, batch)
@@ -82,10 +78,9 @@ class Budget:
         for centre, nll in zip(proposal.assigned, nlls, strict=True):
             costs[centre.gradient or 0][centre.length] = nll - base
         lengths = [affordable(cost, allowed) for cost in costs]
-        return [
-            dict(zip(gradient, torch._foreach_mul(list(gradient.values()), length), strict=True))
-            for gradient, length in zip(gradients, lengths, strict=True)
-        ], lengths
+        for gradient, length in zip(gradients, lengths, strict=True):
+            torch._foreach_mul_(list(gradient.values()), length)  # in place: they are as large as models
+        return lengths
 
     def __call__(
         self, model: nn.Module, proposal: Proposal, batch: Batch
@@ -122,25 +117,23 @@ class Budget:
 
 
 def affordable(costs: dict[float, float], allowed: float) -> float:
-    """The length at which as much is lost as may be, given what is lost at some lengths: between two of them along the
-    parabola through both and the origin, elsewhere as the square of the length.
+    """The length at which as much is lost as may be, given what is lost at two lengths: along the parabola through both
+    and the origin. It starts level where θ is at its most likely, and with a slope where it has been led away from
+    there. No gradient is followed further than the longer of the two, nor where nothing is known.
 
     >>> round(affordable({0.1: 0.01, 1.0: 1.0}, 0.04), 6)
     0.2
-    >>> affordable({0.1: 0.04, 1.0: 4.0}, 0.01)
+    >>> round(affordable({0.1: 0.02, 1.0: 0.2}, 0.01), 6)
     0.05
     >>> affordable({0.1: 0.0, 1.0: 1.0}, 4.0)
-    2.0
+    1.0
     """
-    points = sorted(costs.items())
-    first, lost = points[0]
-    if not lost <= allowed:
-        return first * math.sqrt(allowed / lost) if math.isfinite(lost) else 0.0
-    for (low, less), (high, more) in pairwise(points):
-        if not more <= allowed:
-            return _crossing(_parabola(low, less, high, more), low, high, allowed) if math.isfinite(more) else low
-    last, lost = points[-1]
-    return last * (min(FURTHER, math.sqrt(allowed / lost)) if lost > 0 else FURTHER)
+    (low, less), (high, more) = sorted(costs.items())
+    if not math.isfinite(less):
+        return 0.0
+    if not math.isfinite(more):
+        return low if less <= allowed else low * math.sqrt(allowed / less)
+    return _crossing(_parabola(low, less, high, more), high, allowed)
 
 
 def _parabola(low: float, less: float, high: float, more: float) -> Callable[[float], float]:
@@ -149,7 +142,11 @@ def _parabola(low: float, less: float, high: float, more: float) -> Callable[[fl
     return lambda length: (slope + bend * length) * length
 
 
-def _crossing(lost: Callable[[float], float], low: float, high: float, allowed: float) -> float:
+def _crossing(lost: Callable[[float], float], longest: float, allowed: float) -> float:
+    """The longest length up to `longest` at which no more is lost than allowed."""
+    if lost(longest) <= allowed:
+        return longest
+    low, high = 0.0, longest
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if lost(middle) <= allowed else (low, middle)

@@ -31,7 +31,8 @@ def decoded_gradient(
     decoded = [hypothesis.token_ids for hypothesis in hypotheses]
     pairs = zip(standardised(costs, everyone), decoded, strict=True)
     weights = [-z / len(tokens) / len(batch) for z, tokens in pairs]
-    return weighted_gradient(model, batch.prefixes, decoded, weights, bf16), math.fsum(costs) / len(costs)
+    gradient, _ = weighted_gradient(model, batch.prefixes, decoded, weights, bf16)
+    return gradient, math.fsum(costs) / len(costs)
 
 
 def standardised(costs: Sequence[float], everyone: Sequence[float]) -> list[float]:

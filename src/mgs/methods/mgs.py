@@ -24,21 +24,22 @@ from mgs.methods.parts import alignments, described, divided, parts
 from mgs.methods.risk import risk_gradient
 from mgs.methods.scoring import Dealt, scores
 from mgs.methods.transfer import transfer_log
+from mgs.methods.weighted import ends_gradient
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch
 
-GUIDES = ("mle", "risk", "decoded")
+GUIDES = ("mle", "ends", "risk", "decoded")
 
 
 @dataclass
 class MGS(Stateless):
     """Minimises `task` by parameter search.
 
-    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, the expected cost of
-    `num_samples` samples a row, or the likelihood of what is decoded, weighted by its cost (see `decoded.py`). The
-    latter two take the batch's first `guide_prefixes`, or all.
+    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, that of targets' ends
+    alone, the expected cost of `num_samples` samples a row, or the likelihood of what is decoded, weighted by its cost
+    (see `decoded.py`). All but the first take the batch's first `guide_prefixes`, or all.
 
     `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of likelihood: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
@@ -124,7 +125,7 @@ class MGS(Stateless):
         scored, rest = divided(batch, self.score_prefixes, self.score_apart)
         gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
         if self.length_unit == "budget":
-            gradients, spans = self.budget.scaled(model, gradients, scored, key)
+            spans = self.budget.scale(model, gradients, scored, key)
             facts = [fact | {"span": span} for fact, span in zip(facts, spans, strict=True)]
         return Proposal(self.form, gradients, self.num_candidates, *key), scored, facts  # lines 4 and 5
 
@@ -158,7 +159,7 @@ class MGS(Stateless):
         return gradients, facts
 
     def _parts(self, batch: Batch, guide: str) -> list[Batch]:
-        """Of the likelihood, parts that differ; of what is decoded, all there is: a few rows say little."""
+        """Of the likelihood, parts that differ; of the rest, all there is: a few rows say little."""
         if guide == "mle":
             return parts(batch, self.num_gradients, self.split)
         return [batch.select(range(min(len(batch), self.guide_prefixes or len(batch))))]
@@ -169,6 +170,9 @@ class MGS(Stateless):
             return Outcome(gradient, loss, weight=len(batch))
         if guide == "decoded":
             gradient, loss = decoded_gradient(self.task, model, batch, key, self.bf16, over)
+            return Outcome(gradient, loss, weight=len(batch))
+        if guide == "ends":
+            gradient, loss = ends_gradient(model, batch, self.bf16)
             return Outcome(gradient, loss, weight=len(batch))
         gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(gradient, loss, weight=num_scored(batch))

@@ -27,7 +27,8 @@ def risk_gradient(
     costs = task.costs(samples, repeated)
     weights = [advantage / len(costs) for advantage in row_advantages(costs, num_samples)]
     decoded = [sample.token_ids for sample in samples]
-    return weighted_gradient(model, repeated.prefixes, decoded, weights, bf16), sum(costs) / len(costs)
+    gradient, _ = weighted_gradient(model, repeated.prefixes, decoded, weights, bf16)
+    return gradient, sum(costs) / len(costs)
 
 
 def row_advantages(costs: Sequence[float], num_samples: int) -> list[float]:

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from torch import nn
+from torch import Tensor, nn
 
 from mgs.data import packed
 from mgs.methods.method import autocast, gradient_of
 from mgs.methods.mle import tokens_at_once
 from mgs.models import log_likelihoods
-from mgs.models.likelihood import padded_lengths
-from mgs.types import Direction
+from mgs.models.likelihood import end_log_likelihoods, padded_lengths
+from mgs.types import Batch, Direction
 
 Rows = Sequence[Sequence[int]]
 
 
 def weighted_gradient(
-    model: nn.Module, prefixes: Rows, continuations: Rows, weights: Sequence[float], bf16: bool = False
-) -> Direction:
-    """The sum is over all rows, each with its own weight."""
+    model: nn.Module,
+    prefixes: Rows,
+    continuations: Rows,
+    weights: Sequence[float],
+    bf16: bool = False,
+    likelihoods: Callable[[nn.Module, Rows, Rows], Tensor] = log_likelihoods,
+) -> tuple[Direction, float]:
+    """The sum is over all rows, each with its own weight; and what it comes to. `likelihoods` may be those of a part of
+    each row."""
     total: Direction = {}
+    value = 0.0
     for rows in packed(padded_lengths(model, prefixes, continuations), tokens_at_once(model)):
         with autocast(model, bf16):
-            log_p = log_likelihoods(model, [prefixes[r] for r in rows], [continuations[r] for r in rows])
+            log_p = likelihoods(model, [prefixes[r] for r in rows], [continuations[r] for r in rows])
         part = (log_p * log_p.new_tensor([weights[r] for r in rows])).sum()
+        value += part.item()
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient
-    return total
+    return total, value
+
+
+def ends_gradient(model: nn.Module, batch: Batch, bf16: bool = False) -> tuple[Direction, float]:
+    """∇ of −log p of a target's end where it ends, in the mean over rows, and that. Of all that targets teach, this is
+    what a decoder that does not stop lacks."""
+    weights = [-1 / len(batch)] * len(batch)
+    return weighted_gradient(model, batch.prefixes, batch.targets, weights, bf16, end_log_likelihoods)

@@ -110,6 +110,15 @@ def log_likelihoods(model: nn.Module, prefixes: Sequence[Sequence[int]], targets
     return token_log_likelihoods(model, prefixes, targets)[0].sum(dim=1)
 
 
+def end_log_likelihoods(
+    model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Tensor:
+    """log p of each target's last token, given all before it. Differentiable."""
+    log_p_BT, scored_BT = token_log_likelihoods(model, prefixes, targets)
+    last_B1 = scored_BT.cumsum(dim=1).argmax(dim=1, keepdim=True)
+    return log_p_BT.gather(1, last_B1).squeeze(1)
+
+
 @torch.no_grad()
 def score(
     model: nn.Module,

@@ -181,9 +181,9 @@ class MGSConfig(SequenceConfig):
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
     guides: list[str] = option(
-        ["mle"], "What the other centres are gradients of: mle, risk (expected cost), decoded (decoded cost)."
+        ["mle"], "What the other centres are gradients of: mle, ends (of targets), risk (expected cost), decoded."
     )
-    guide_prefixes: int | None = option(None, "Prefixes that guides other than mle decode (default: all).")
+    guide_prefixes: int | None = option(None, "Prefixes that guides other than mle take (default: all).")
     num_samples: int = option(4, "With the guide risk: samples of each prefix.")
     num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
     split: str = option("order", "How the batch is cut into those parts: order (as drawn) or length (of targets).")

@@ -13,28 +13,28 @@ PAPER, DEPENDABLE = "paper", "dependable"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
-    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of many parts
-    # of a batch, from short targets to long, and one away from what greedy search makes of it, without noise; and
-    # staying, where none of them is better. Each goes as far as a small helping of likelihood takes it.
-    # Adam would make steps of its own size out of them, so they are added as they are.
+    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of parts of a
+    # batch, from short targets to long, one of where targets end, and one away from what greedy search makes of it,
+    # without noise; and staying, where none of them is better. Each goes as far as a small helping of likelihood takes
+    # it. Adam would make steps of its own size out of them, so they are added as they are.
     DEPENDABLE: {
         "batch_tokens": 131_072,
-        "guides": ["mle", "decoded"],
+        "guides": ["mle", "ends", "decoded"],
         "guide_prefixes": 128,
-        "num_gradients": 16,
+        "num_gradients": 6,
         "split": "length",
         "lengths": [0.9],
         "length_unit": "budget",
         "noise": 0.0,
         "stay": True,
-        "num_candidates": 18,
-        "mix": 0.05,
+        "num_candidates": 9,
+        "mix": 0.1,
         "score_prefixes": 64,
         "score_apart": True,
-        "likelihood_budget": 0.03,
+        "likelihood_budget": 0.035,
         "likelihood_pace": 0.34,
         "temperature": "auto",
-        "effective_share": 0.2,
+        "effective_share": 0.3,
         "optim": "sgd",
         "learning_rate": 1.0,
         "weight_decay": 0.0,
