@@ -8,7 +8,7 @@ from mgs.experiments.study import Goal
 from mgs.training import METHODS
 from mgs.training.recipes import RECIPES
 
-ROWS = ["paper recipe", "dependable", "zero only", "uniform weights", "gate alone", "decoded steps"]
+ROWS = ["paper recipe", "dependable", "zero only", "uniform weights", "ends alone", "gate alone", "decoded steps"]
 
 
 @pytest.fixture
@@ -49,6 +49,8 @@ def test_controls_differ_from_the_recipe_in_what_their_names_say(options):
         options(f"LM: {row}").resolved() for row in ("dependable", "uniform weights", "gate alone")
     )
     assert {name for name in recipe if recipe[name] != uniform[name]} == {"temperature", "density"}
+    ends = options("LM: ends alone").resolved()
+    assert {name for name in recipe if recipe[name] != ends[name]} == {"guides", "num_candidates", "mix"}
     assert gate["stay"]
     assert (gate["num_candidates"], gate["num_gradients"], gate["components"]) == (2, 1, "mle")
     assert (gate["lengths"], gate["length_unit"], gate["noise"]) == ([0.03], "norm", 0.0)
@@ -60,7 +62,7 @@ def test_controls_differ_from_the_recipe_in_what_their_names_say(options):
     plain, short = (options(row).resolved() for row in ("plain steps", "short targets"))
     assert {name for name in plain if plain[name] != short[name]} == {"shortest"}
     assert (plain["optim"], plain["learning_rate"], plain["max_grad_norm"]) == ("sgd", 0.03, 1.0)
-    assert short["shortest"] == 1 / recipe["num_gradients"]
+    assert short["shortest"] == 1 / 6
     assert plain["batch_tokens"] == gate["batch_tokens"] == recipe["batch_tokens"]
     assert options("LM: zero only").components == "zero"
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from mgs.errors import UserError
-from mgs.methods import MGS, Key, budget
-from mgs.methods.budget import Limits, affordable
+from mgs.methods import MGS, Key
+from mgs.methods.budget import FIRST, FURTHEST, Limits, affordable, suggested
 from mgs.models import score
 from mgs.search import ProposalForm, Temperature
 from mgs.search.directions import norm
@@ -34,11 +34,12 @@ def test_candidates_over_the_budget_are_refused(nlls, base, stay, refused):
     assert limits.over_start == pytest.approx(base - 2.0)
 
 
-def test_an_update_spends_its_share_of_what_is_left_of_the_budget():
-    """Of log 1.02 = .0198 over the start, .01 is spent, so .0098 is left."""
+def test_an_update_spends_its_share_of_the_budget_while_it_lasts():
+    """log 1.02 = .0198 over the start; .005 of it is spent, and then .015."""
     nlls = [2.0147, 2.0150, 2.0190]
-    assert Limits(2.01, start=2.0, budget=0.02).refused(nlls, stay=False) == set()
-    assert Limits(2.01, start=2.0, budget=0.02, pace=0.5).refused(nlls, stay=False) == {1, 2}
+    assert Limits(2.005, start=2.0, budget=0.02).refused(nlls, stay=False) == set()
+    assert Limits(2.005, start=2.0, budget=0.02, pace=0.5).refused(nlls, stay=False) == {1, 2}
+    assert Limits(2.015, start=2.0, budget=0.02, pace=0.5).allowed == pytest.approx(math.log1p(0.02) - 0.015)
     assert Limits(2.03, start=2.0, budget=0.02, pace=0.5).refused([2.03, 2.02], stay=False) == set()  # the way back
     assert Limits(2.03, start=2.0, budget=0.02).allowed == 0.0
 
@@ -88,16 +89,18 @@ def moved(model, by):
     return model
 
 
-def test_gradients_are_brought_to_where_they_spend_what_an_update_may(gpt2, batch, searching):
+def away_from(method, model, batch):
     """Away from what is likely, as from a model that has been trained: an untrained one can go far for nothing."""
+    return [{name: -x for name, x in part.items()} for part in method._gradients(model, batch, KEY)[0]]
+
+
+def test_gradients_are_brought_to_where_they_spend_what_an_update_may(gpt2, batch, searching):
     method = searching()
-    away = [{name: -x for name, x in part.items()} for part in method._gradients(gpt2, batch, KEY)[0]]
-    whole = [norm(gradient) for gradient in away]
+    away = away_from(method, gpt2, batch)
     spans = method.budget.scale(gpt2, away, batch, KEY)
     allowed = 0.5 * math.log1p(0.02)
-    for gradient, before, span in zip(away, whole, spans, strict=True):
-        assert 0 < span < max(budget.PROBES)
-        assert norm(gradient) == pytest.approx(span * before, rel=1e-4)
+    for gradient, span in zip(away, spans, strict=True):
+        assert norm(gradient) == pytest.approx(span, rel=1e-4)
         assert nll(moved(gpt2, gradient), batch) - nll(gpt2, batch) == pytest.approx(allowed, rel=0.02)
 
 
@@ -105,19 +108,19 @@ def test_candidates_are_shares_of_those_lengths(gpt2, batch, searching):
     method = searching()
     proposal, _, facts = method.propose(gpt2, batch, KEY)
     assert proposal.components.count("mle") == 4
-    lengths = [float(gradient.norm()) for gradient in proposal.gradients]
-    clipped = [norm(gradient) for gradient in method._gradients(gpt2, batch, KEY)[0]]
-    assert lengths == pytest.approx([f["span"] * n for f, n in zip(facts, clipped, strict=True)], rel=1e-4)
+    assert [float(gradient.norm()) for gradient in proposal.gradients] == pytest.approx(
+        [fact["span"] for fact in facts], rel=1e-4
+    )
 
 
-def test_less_of_a_budget_makes_for_shorter_candidates(gpt2, batch, searching, monkeypatch):
-    monkeypatch.setattr(budget, "PROBES", (0.3, 3.0))
-    spans = [
-        [fact["span"] for fact in searching(share).propose(gpt2, batch, KEY)[2]] for share in (0.0, 1e-4, 1e-3, 1e-2)
-    ]
+def test_less_of_a_budget_makes_for_shorter_candidates(gpt2, batch, searching):
+    spans = []
+    for share in (0.0, 1e-4, 1e-3, 1e-2):
+        method = searching(share)
+        spans.append(method.budget.scale(gpt2, away_from(method, gpt2, batch), batch, KEY))
     for shorter, longer in pairwise(spans):
-        assert all(a <= b for a, b in zip(shorter, longer, strict=True))
-    assert spans[1] != spans[3]
+        assert all(a < b for a, b in zip(shorter, longer, strict=True))
+    assert spans[0] == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
 def test_an_update_says_how_far_each_gradient_could_go_and_keeps_to_the_budget(gpt2, batch, searching):
@@ -125,6 +128,41 @@ def test_an_update_says_how_far_each_gradient_could_go_and_keeps_to_the_budget(g
     assert [part["span"] > 0 for part in outcome.log["parts"]] == [True, True]
     assert outcome.log["refused"] <= 2  # those at whole length, where the parabola is a little wrong
     assert all(torch.isfinite(tensor).all() for tensor in outcome.gradient.values())
+
+
+@pytest.mark.parametrize(
+    ("loss", "allowed", "times"),
+    [
+        (0.01, 0.04, 2.0),
+        (0.04, 0.01, 0.5),
+        (0.01, 0.0101, 1.25),  # near the first it would say little new
+        (0.01, 0.0099, 0.8),
+        (1e-9, 0.01, FURTHEST),
+        (-0.1, 0.01, FURTHEST),  # a way that is free
+        (1e9, 0.01, 1 / FURTHEST),
+        (math.inf, 0.01, 1 / FURTHEST),
+        (math.nan, 0.01, 1 / FURTHEST),
+        (0.01, 0.0, 1 / FURTHEST),
+    ],
+)
+def test_a_gradient_is_asked_for_again_where_the_first_answer_points(loss, allowed, times):
+    assert suggested(loss, allowed) == pytest.approx(FIRST * times)
+
+
+def test_an_update_that_moves_spends_as_much_as_a_candidate(gpt2, batch, searching):
+    """A mean costs less than what it is of where that differs, at most; it is brought to where it costs the same."""
+    method = searching()
+    away = away_from(method, gpt2, batch)
+    method.budget.scale(gpt2, away, batch, KEY)
+    mean = {name: (away[0][name] + away[1][name]) / 4 for name in away[0]}  # half of it for staying
+    before, allowed = norm(mean), 0.5 * math.log1p(0.02)
+    assert nll(moved(gpt2, mean), batch) - nll(gpt2, batch) < 0.6 * allowed
+    said = method._stretch(gpt2, mean, batch, KEY)
+    assert nll(moved(gpt2, mean), batch) - nll(gpt2, batch) == pytest.approx(allowed, rel=0.02)
+    assert said["stretched"] == pytest.approx(norm(mean) / before, rel=1e-4)
+    at_rest = {name: torch.zeros_like(x) for name, x in mean.items()}
+    assert method._stretch(gpt2, at_rest, batch, KEY) == {}
+    assert searching(length_unit="norm")._stretch(gpt2, mean, batch, KEY) == {}
 
 
 def test_lengths_in_a_budget_need_one(make_task):

@@ -180,10 +180,17 @@ def test_auto_temperature_moves_to_the_one_that_is_better(scale):
 
 
 @scales
-def test_auto_temperature_shares_among_those_that_are_at_least_as_good(scale):
+def test_auto_temperature_shares_among_those_that_are_better(scale):
     many = proposal(num=8, stay=True, density="none")
-    costs = [scale * cost for cost in (5.0, 4.0, 4.2, 4.6, 5.0, 4.9, 9.0, 9.5)]  # six, with staying and its equal
-    assert effective_sample_size(mgs_update(many, costs, Temperature(None, 0.5)).weights) == pytest.approx(3, rel=1e-6)
+    costs = [scale * cost for cost in (5.0, 4.0, 4.2, 4.6, 5.0, 4.9, 9.0, 9.5)]  # four are better than staying
+    update = mgs_update(many, costs, Temperature(None, 0.5))
+    assert effective_sample_size(update.weights) == pytest.approx(2, rel=1e-6)
+    assert [k for k, weight in enumerate(update.weights.tolist()) if weight] == [1, 2, 3, 5]
+
+
+def test_auto_temperature_stays_where_no_candidate_makes_a_difference():
+    update = mgs_update(proposal(stay=True), [2.0] * 4, Temperature(None))
+    assert update.weights.tolist() == [1, 0, 0, 0]
 
 
 @scales

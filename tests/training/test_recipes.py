@@ -32,20 +32,19 @@ def test_a_recipe_gives_options_that_exist(make, name):
 def test_what_is_given_wins_over_the_recipe_even_if_it_is_the_default(make):
     config = make(recipe="dependable", noise=1.0, temperature="1.0", learning_rate=0.5)
     assert (config.noise, config.search_temperature(), config.learning_rate) == (1.0, Temperature(1.0), 0.5)
-    assert (config.num_gradients, config.split, config.stay) == (16, "length", True)
+    assert (config.guides, config.length_unit, config.stay) == (["ends", "decoded"], "budget", True)
 
 
 def test_each_candidate_of_the_dependable_recipe_has_a_centre_of_its_own(make):
     config = make(recipe="dependable")
-    assert config.guides == ["mle", "decoded"]  # of which one has as many gradients as asked for
-    assert config.num_candidates == 1 + (config.num_gradients + 1) * len(config.lengths)
+    assert config.num_candidates == 1 + len(config.guides) * len(config.lengths)
     assert round(config.mix * config.num_candidates) == 1  # which is staying
 
 
 def test_the_resolved_configuration_says_the_recipe_and_makes_the_same_again(make):
     first = make(recipe="dependable", num_candidates=7)
     resolved = first.resolved()
-    assert (resolved["recipe"], resolved["num_candidates"], resolved["num_gradients"]) == ("dependable", 7, 16)
+    assert (resolved["recipe"], resolved["num_candidates"], resolved["mix"]) == ("dependable", 7, 0.3)
     assert MGSConfig(**resolved).resolved() == resolved
     assert replace(first, seed=1).num_candidates == 7
 

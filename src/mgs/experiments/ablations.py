@@ -11,7 +11,7 @@ from mgs.training.recipes import DEPENDABLE, RECIPES
 
 SHARES = (0.1, 0.3, 0.5)
 TEMPERATURES = ("0.01", "0.1", "10.0", "100.0")  # beside 1, the paper's
-#: Candidates that may stay where they are: `auto` weighs only those that are no worse.
+#: Candidates that may stay where they are: `auto` weighs only those that are better.
 AUTO: Options = {"temperature": "auto", "stay": True}
 
 

@@ -1,6 +1,7 @@
 """Does a search get there on every seed, and is it the search that does? The recipes, and what they must beat in the
-same time: search without gradients, gradients without regard to cost, and steps without search: of MLE, as they are, on
-short targets alone, or taken only where they decode better, and of the guide that decodes. See `docs/search.md`."""
+same time: search without gradients, gradients without regard to cost, search for nothing but how likely ends should be,
+and steps without search: of MLE, as they are, on short targets alone, or taken only where they decode better, and of
+the guide that decodes. See `docs/search.md`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ WATCHED: Options = {"keep_best": False, "patience": 0, "eval_on_start": True}
 SEARCH: Options = RECIPES[DEPENDABLE]
 STEP = 0.03  # how long the controls' steps are, in gradients clipped to norm 1
 PLAIN: Options = {"optim": "sgd", "weight_decay": 0.0, "max_grad_norm": 1.0, "learning_rate": STEP}
-SHORTEST = 1 / SEARCH["num_gradients"]  # the recipe's first part
+SHORTEST = 1 / 6  # of a batch, by length of target
 #: One gradient or none, whichever decodes better: no temperature is as high as to let both count.
 GATE: Options = {
     **SEARCH,
@@ -35,6 +36,8 @@ GATE: Options = {
     "temperature": "1e9",
     "density": "none",
 }
+#: One number that says how likely ends are, in all but name: the recipe with the guide that does nothing else.
+ENDS: Options = {"guides": ["ends"], "num_candidates": 2, "mix": 0.5}
 #: Steps along what the recipe's other guide says, whatever they decode.
 DECODED: Options = {
     **GATE,
@@ -57,6 +60,7 @@ def search(scale: str, data: DataOptions, model: str | None = None) -> Study:
         "dependable": {**SEARCH, **large},
         "zero only": ZERO_ONLY,
         "uniform weights": {**SEARCH, **large, **UNIFORM},
+        "ends alone": {**SEARCH, **large, **ENDS},
         "gate alone": {**GATE, **large},
         "decoded steps": {**DECODED, **large},
     }

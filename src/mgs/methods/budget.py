@@ -2,7 +2,7 @@
 
 How far a gradient may be followed depends on the model: with the same loss of likelihood one goes ten times as far as
 another. So a gradient can be brought to the length at which it costs what an update may spend, and candidates are
-shares of that.
+shares of that. So can the update: the mean of directions that differ is shorter than they are, and costs less.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from mgs.errors import NonFinite
 from mgs.methods.scoring import Dealt
 from mgs.models import score
 from mgs.search import Proposal, ProposalForm
+from mgs.search.directions import norm
 from mgs.types import Batch, Direction
 
 UNITS = ("norm", "budget")
-PROBES = (0.01, 0.1)  # lengths at which it is found out what a gradient costs
+AS_THEY_ARE = ProposalForm(components="mle", noise=0.0, density="none")
+FIRST = 0.03  # the length at which it is first asked what a gradient costs, ...
+FURTHEST = 10.0  # ... and how many times longer or shorter the second may be
 BISECTIONS = 30
 
 
 @dataclass(frozen=True)
 class Limits:
     """Mean −log p of the scored rows' target tokens under θ and under the weights that the run started from, which
-    candidates may exceed by log(1 + `budget`), and θ by `pace` of what is left of that."""
+    candidates may exceed by log(1 + `budget`), in steps of `pace` of that."""
 
     base: float
     start: float
@@ -47,7 +50,8 @@ class Limits:
     @property
     def allowed(self) -> float:
         """What this update may add."""
-        return max(0.0, self.pace * (math.log1p(self.budget) - self.over_start))
+        whole = math.log1p(self.budget)
+        return max(0.0, min(self.pace * whole, whole - self.over_start))
 
     def refused(self, nlls: Sequence[float], stay: bool) -> set[int]:
         """Candidates over the budget, or of no likelihood at all. Where θ itself is over it, those nearer
@@ -69,18 +73,25 @@ class Budget:
     anchor: nn.Module | None = None
 
     def scale(self, model: nn.Module, gradients: list[Direction], batch: Batch, key: Sequence[int]) -> list[float]:
-        """Brings the gradients to the lengths at which they cost what this update may spend. Returns the lengths."""
-        form = ProposalForm(components="mle", noise=0.0, density="none", lengths=PROBES)
-        proposal = Proposal(form, gradients, len(PROBES) * len(gradients), *key)
-        nlls, base = self._nlls(model, proposal, batch)
-        allowed = self._limits(base, batch).allowed
-        costs: list[dict[float, float]] = [{} for _ in gradients]
-        for centre, nll in zip(proposal.assigned, nlls, strict=True):
-            costs[centre.gradient or 0][centre.length] = nll - base
-        lengths = [affordable(cost, allowed) for cost in costs]
-        for gradient, length in zip(gradients, lengths, strict=True):
-            torch._foreach_mul_(list(gradient.values()), length)  # in place: they are as large as models
+        """Brings the gradients, in place, to the lengths at which they cost what this update may spend, which it
+        returns. Each is asked for at one length, and then at the one that the answer suggests."""
+        asked = [FIRST] * len(gradients)
+        losses, allowed = self._losses(model, gradients, asked, batch, key)
+        again = [suggested(loss, allowed) for loss in losses]
+        pairs = zip(asked, losses, again, self._losses(model, gradients, again, batch, key)[0], strict=True)
+        lengths = [affordable({first: less, second: more}, allowed) for first, less, second, more in pairs]
+        _bring(gradients, lengths)
         return lengths
+
+    def _losses(
+        self, model: nn.Module, gradients: list[Direction], lengths: list[float], batch: Batch, key: Sequence[int]
+    ) -> tuple[list[float], float]:
+        """What each gradient costs at its length, to which it is brought, and what this update may spend."""
+        _bring(gradients, lengths)
+        proposal = Proposal(AS_THEY_ARE, gradients, len(gradients), *key)
+        nlls, base = self._nlls(model, proposal, batch)
+        losses = dict(zip((centre.gradient for centre in proposal.assigned), nlls, strict=True))
+        return [losses[j] - base for j in range(len(gradients))], self._limits(base, batch).allowed
 
     def __call__(
         self, model: nn.Module, proposal: Proposal, batch: Batch
@@ -114,6 +125,22 @@ class Budget:
         """Of the weights that the run started from, once for each number."""
         assert self.anchor is not None
         return [-math.fsum(score(self.anchor, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
+
+
+def _bring(directions: list[Direction], lengths: list[float]) -> None:
+    """To these lengths, in place: they are as large as models."""
+    for direction, length in zip(directions, lengths, strict=True):
+        torch._foreach_mul_(list(direction.values()), length / (norm(direction) or 1.0))
+
+
+def suggested(loss: float, allowed: float) -> float:
+    """Where as much is lost as may be, if the loss at FIRST grows with the square of the length; not too near FIRST,
+    where it would say little new."""
+    if not math.isfinite(loss) or allowed <= 0:
+        return FIRST / FURTHEST
+    times = math.sqrt(allowed / loss) if loss > 0 else FURTHEST
+    times = min(max(times, 1 / FURTHEST), FURTHEST)
+    return FIRST * (max(times, 1.25) if times >= 1 else min(times, 0.8))
 
 
 def affordable(costs: dict[float, float], allowed: float) -> float:

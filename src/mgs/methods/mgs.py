@@ -17,6 +17,7 @@ from mgs.candidates.forms import Number
 from mgs.errors import NonFinite, UserError
 from mgs.methods.budget import Budget
 from mgs.methods.decoded import decoded_gradient
+from mgs.methods.ends import ends_gradient
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
@@ -24,11 +25,10 @@ from mgs.methods.parts import alignments, described, divided, parts
 from mgs.methods.risk import risk_gradient
 from mgs.methods.scoring import Dealt, scores
 from mgs.methods.transfer import transfer_log
-from mgs.methods.weighted import ends_gradient
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import clipped, norm
-from mgs.types import Batch
+from mgs.types import Batch, Direction
 
 GUIDES = ("mle", "ends", "risk", "decoded")
 
@@ -48,7 +48,7 @@ class MGS(Stateless):
 
     `likelihood_weight` λ adds λ times the negative log-likelihood of a target token to a candidate's cost;
     `likelihood_budget` refuses candidates whose perplexity is more than that share above that of `anchor`, the weights
-    the run started from, and an update may spend `likelihood_pace` of what is left of it; with `length_unit` budget,
+    the run started from, and an update may spend `likelihood_pace` of it; with `length_unit` budget,
     lengths are shares of the one at which a gradient spends that. Every `probe_transfer`
     updates the log says how candidates do on prefixes that `fresh` draws.
     """
@@ -107,6 +107,7 @@ class MGS(Stateless):
         pairs = zip(found.costs, nlls, strict=True)
         weighed = [None if cost is None else cost + self.likelihood_weight * nll for cost, nll in pairs]
         update = mgs_update(proposal, weighed, self.temperature, found.base, found.finalists)  # lines 8 and 9
+        said |= self._stretch(model, update.direction, scored, key)
         log = update.log() | {"costs": found.costs, "best_cost": found.best} | found.log() | said
         log |= self._of_parts(proposal, facts)
         log |= {
@@ -128,6 +129,17 @@ class MGS(Stateless):
             spans = self.budget.scale(model, gradients, scored, key)
             facts = [fact | {"span": span} for fact, span in zip(facts, spans, strict=True)]
         return Proposal(self.form, gradients, self.num_candidates, *key), scored, facts  # lines 4 and 5
+
+    def _stretch(self, model: nn.Module, direction: Direction, scored: Batch, key: Key) -> dict[str, float]:
+        """Brings an update that moves to the length at which it costs as much as candidates do: a mean of several is
+        shorter. It has not been decoded there."""
+        length = norm(direction)
+        if self.length_unit != "budget" or not length:
+            return {}
+        (span,) = self.budget.scale(model, [direction], scored, key)
+        share = max(self.form.lengths)
+        torch._foreach_mul_(list(direction.values()), share)
+        return {"stretched": share * span / length}
 
     def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
         """What the log says of each gradient, so that one can tell which of them win."""

@@ -10,8 +10,8 @@ from mgs.data import packed
 from mgs.methods.method import autocast, gradient_of
 from mgs.methods.mle import tokens_at_once
 from mgs.models import log_likelihoods
-from mgs.models.likelihood import end_log_likelihoods, padded_lengths
-from mgs.types import Batch, Direction
+from mgs.models.likelihood import padded_lengths
+from mgs.types import Direction
 
 Rows = Sequence[Sequence[int]]
 
@@ -24,8 +24,8 @@ def weighted_gradient(
     bf16: bool = False,
     likelihoods: Callable[[nn.Module, Rows, Rows], Tensor] = log_likelihoods,
 ) -> tuple[Direction, float]:
-    """The sum is over all rows, each with its own weight; and what it comes to. `likelihoods` may be those of a part of
-    each row."""
+    """The sum is over all rows, each with its own weight; and what it comes to. `likelihoods` may be anything else that
+    a row has one of."""
     total: Direction = {}
     value = 0.0
     for rows in packed(padded_lengths(model, prefixes, continuations), tokens_at_once(model)):
@@ -36,10 +36,3 @@ def weighted_gradient(
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient
     return total, value
-
-
-def ends_gradient(model: nn.Module, batch: Batch, bf16: bool = False) -> tuple[Direction, float]:
-    """∇ of −log p of a target's end where it ends, in the mean over rows, and that. Of all that targets teach, this is
-    what a decoder that does not stop lacks."""
-    weights = [-1 / len(batch)] * len(batch)
-    return weighted_gradient(model, batch.prefixes, batch.targets, weights, bf16, end_log_likelihoods)

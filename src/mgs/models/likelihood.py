@@ -110,13 +110,13 @@ def log_likelihoods(model: nn.Module, prefixes: Sequence[Sequence[int]], targets
     return token_log_likelihoods(model, prefixes, targets)[0].sum(dim=1)
 
 
-def end_log_likelihoods(
-    model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> Tensor:
-    """log p of each target's last token, given all before it. Differentiable."""
-    log_p_BT, scored_BT = token_log_likelihoods(model, prefixes, targets)
-    last_B1 = scored_BT.cumsum(dim=1).argmax(dim=1, keepdim=True)
-    return log_p_BT.gather(1, last_B1).squeeze(1)
+def end_logits(model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
+    """The logit of each target's last token, summed over all places in the target. Differentiable."""
+    logits_NV, _, scored_BT = scored_logits(model, prefixes, targets)
+    ends_B1 = torch.tensor([[target[-1]] for target in targets], device=scored_BT.device)
+    ends_N = ends_B1.expand_as(scored_BT)[scored_BT]
+    end_logits_N = logits_NV.float().gather(1, ends_N[:, None]).squeeze(1)
+    return end_logits_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, end_logits_N).sum(dim=1)
 
 
 @torch.no_grad()

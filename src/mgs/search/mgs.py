@@ -33,7 +33,7 @@ from mgs.types import Direction
 class Temperature:
     """α: a number, or chosen at every step so that the effective sample size is `share` of the candidates.
 
-    Where staying (Δ = 0) is candidate 0, only candidates at least as good count: if all are worse, the search stays.
+    Where staying (Δ = 0) is candidate 0, only those that are better have weight: if none is, the search stays.
     """
 
     value: float | None = 1.0
@@ -43,11 +43,16 @@ class Temperature:
         if self.value is not None and not (math.isfinite(self.value) and self.value >= 0):
             raise UserError(f"the temperature must be a number ≥ 0, or chosen at every step; got {self.value}")
 
-    def for_step(self, costs: Sequence[float], log_density: Sequence[float], stay: bool = False) -> float:
+    def for_step(self, costs: Sequence[float], log_density: Sequence[float]) -> float:
         if self.value is not None:
             return self.value
-        worthy = sum(cost <= costs[0] for cost in costs) if stay else len(costs)
-        return temperature_for(costs, log_density, max(1.0, self.share * worthy))
+        return temperature_for(costs, log_density, max(1.0, self.share * len(costs)))
+
+    def worthy(self, costs: Sequence[float | None], chosen: list[int], stay: bool) -> list[int]:
+        """Those of the chosen that weights are for."""
+        if self.value is not None or not stay or (staying := costs[0]) is None:
+            return chosen
+        return [k for k in chosen if (cost := costs[k]) is not None and cost < staying] or [0]
 
 
 @dataclass(frozen=True)
@@ -106,14 +111,14 @@ def mgs_update(
     """
     if len(costs) != len(proposal):
         raise UserError(f"{len(proposal)} candidates need as many costs, got {len(costs)}")
-    chosen = list(range(len(costs)) if allowed is None else allowed)
+    chosen = temperature.worthy(costs, list(range(len(costs)) if allowed is None else allowed), proposal.form.stay)
     log_density = proposal.log_densities()
     weights = torch.zeros(len(costs), dtype=torch.float64)
     alpha = temperature.value or 0.0
     if chosen:
         own_density = [log_density[k] for k in chosen]
         own_costs = [math.nan if (cost := costs[k]) is None else cost for k in chosen]  # which no weight takes
-        alpha = temperature.for_step(own_costs, own_density, stay=proposal.form.stay)
+        alpha = temperature.for_step(own_costs, own_density)
         weights[chosen] = importance_weights(base_cost or 0.0, own_costs, own_density, alpha)  # 8, normalised as in 9
     mean = proposal.mean(weights.tolist())  # 9
     mean_square = math.fsum(w * s for w, s in zip(weights.tolist(), proposal.squared_norms(), strict=True))

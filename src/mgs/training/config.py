@@ -203,7 +203,7 @@ class MGSConfig(SequenceConfig):
     likelihood_budget: float | None = option(
         None, "Refuse candidates whose perplexity exceeds the start's by this share, e.g. 0.02 (default: none)."
     )
-    likelihood_pace: float = option(1.0, "Share of what is left of that budget that one update may spend.")
+    likelihood_pace: float = option(1.0, "Share of that budget that one update may spend.")
     length_unit: str = option(
         "norm", "What lengths are shares of: norm (each gradient, clipped), or budget (how far it can go for that)."
     )

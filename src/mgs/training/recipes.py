@@ -13,28 +13,26 @@ PAPER, DEPENDABLE = "paper", "dependable"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
-    # Candidates that differ in what matters, and prefixes of their own that tell them apart: gradients of parts of a
-    # batch, from short targets to long, one of where targets end, and one away from what greedy search makes of it,
-    # without noise; and staying, where none of them is better. Each goes as far as a small helping of likelihood takes
-    # it. Adam would make steps of its own size out of them, so they are added as they are.
+    # Candidates that differ in what matters, and prefixes of their own that tell them apart: sooner or later ends, and
+    # away from what the decoder makes of the data now, without noise; and staying, where neither is better. Each goes
+    # as far as a small helping of likelihood takes it, and so does their mean. Adam would make steps of its own size
+    # out of that, so it is added as it is.
     DEPENDABLE: {
         "batch_tokens": 131_072,
-        "guides": ["mle", "ends", "decoded"],
+        "guides": ["ends", "decoded"],
         "guide_prefixes": 128,
-        "num_gradients": 6,
-        "split": "length",
         "lengths": [0.9],
         "length_unit": "budget",
         "noise": 0.0,
         "stay": True,
-        "num_candidates": 9,
-        "mix": 0.1,
+        "num_candidates": 3,
+        "mix": 0.3,
         "score_prefixes": 64,
         "score_apart": True,
-        "likelihood_budget": 0.035,
-        "likelihood_pace": 0.34,
+        "likelihood_budget": 0.04,
+        "likelihood_pace": 0.2,
         "temperature": "auto",
-        "effective_share": 0.3,
+        "effective_share": 0.7,
         "optim": "sgd",
         "learning_rate": 1.0,
         "weight_decay": 0.0,
