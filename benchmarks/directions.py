@@ -4,9 +4,11 @@ python benchmarks/directions.py FILE.json [--rows N] [--steps N] [--length S] [-
 
 Each way takes steps of one length, in unit vectors found anew before every step:
 
-    short targets   the MLE gradient of the sixth of a batch with the shortest targets
-    decoded         the guide `decoded`, from greedy continuations of so many rows
-    both            their sum
+    short targets              the MLE gradient of the sixth of a batch with the shortest targets
+    ends                       the guide `ends`, from targets of so many rows
+    decoded                    the guide `decoded`, from greedy continuations of so many rows
+    short targets and decoded  their sum
+    ends and decoded           their sum
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from mgs.decoding import Decoder
 from mgs.experiments.inputs import DataOptions, ModelOptions
 from mgs.methods import Key
 from mgs.methods.decoded import decoded_gradient
+from mgs.methods.ends import ends_gradient
 from mgs.methods.mle import mle_gradient
 from mgs.methods.parts import parts
 from mgs.metrics import evaluate_completion
@@ -32,17 +35,26 @@ from mgs.search.directions import norm
 from mgs.training.outputs import write_json
 from mgs.types import Batch, Direction
 
-WAYS = {"short targets": ("mle",), "decoded": ("decoded",), "both": ("mle", "decoded")}
+WAYS = {
+    "short targets": ("mle",),
+    "ends": ("ends",),
+    "decoded": ("decoded",),
+    "short targets and decoded": ("mle", "decoded"),
+    "ends and decoded": ("ends", "decoded"),
+}
 BATCH_TOKENS, CAP, PARTS = 130_000, 120, 6
 SHOWN = ("lm", "edit", "nontermination", "repetition", "length", "perplexity")
 
 
 def direction(guide: str, task: Task, model: torch.nn.Module, batch: Batch, rows: int, key: Key) -> Direction:
     """A unit vector: down this guide's gradient."""
+    some = batch.select(range(min(rows, len(batch))))
     if guide == "mle":
         gradient, _ = mle_gradient(model, parts(batch, PARTS, "length")[0])
+    elif guide == "ends":
+        gradient, _ = ends_gradient(model, some)
     else:
-        gradient, _ = decoded_gradient(task, model, batch.select(range(min(rows, len(batch)))), key)
+        gradient, _ = decoded_gradient(task, model, some, key)
     return {name: tensor / -norm(gradient) for name, tensor in gradient.items()}
 
 

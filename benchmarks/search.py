@@ -18,37 +18,35 @@ from typing import Any
 import torch
 
 from mgs.experiments import stopwatch
-from mgs.experiments.completion import ZERO_ONLY
+from mgs.experiments.completion import UNIFORM, ZERO_ONLY
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.running import execute, records
-from mgs.experiments.search import GOAL, PLAIN, WATCHED
+from mgs.experiments.search import ENDS, GOAL, PLAIN, WATCHED
 from mgs.experiments.study import Run, Study
 from mgs.metrics import COLUMNS
 from mgs.training.outputs import write_json
 from mgs.training.recipes import DEPENDABLE, RECIPES
 
-#: The recipe cut down to what a core can do: six parts of a smaller batch, and fewer prefixes.
+#: The recipe cut down to what a core can do: fewer prefixes.
 SIZED: dict[str, Any] = {
     **RECIPES[DEPENDABLE],
-    "batch_tokens": 16_384,
+    "batch_tokens": 32_768,
     "guide_prefixes": 64,
-    "num_gradients": 6,
-    "num_candidates": 8,
-    "mix": 0.12,
     "score_prefixes": 32,
 }
-MLE_GUIDE = {"guides": ["mle"], "num_candidates": 7, "mix": 0.14}
 ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None, "length_unit": "norm"}
 GATE = {**ONE, "guides": ["mle"], "lengths": [0.5], "num_candidates": 2, "temperature": "1e9"}
 DECODED = {**ONE, "guides": ["decoded"], "num_candidates": 1, "lengths": [0.1], "stay": False, "score_apart": False}
-STEP = {**PLAIN, "batch_tokens": SIZED["batch_tokens"], "learning_rate": 0.25}
+STEP = {**PLAIN, "batch_tokens": 16_384, "learning_rate": 0.25}
 ROWS: dict[str, dict[str, Any]] = {
     "paper": {},
     "paper, zero only": ZERO_ONLY,
     "dependable": SIZED,
-    "dependable, guide mle": {**SIZED, **MLE_GUIDE},
-    "gate alone": {**SIZED, **GATE},
-    "decoded steps": {**SIZED, **DECODED, "score_prefixes": 1},
+    "ends alone": {**SIZED, **ENDS},
+    "decoded alone": {**SIZED, **ENDS, "guides": ["decoded"]},
+    "uniform weights": {**SIZED, **UNIFORM},
+    "gate alone": {**SIZED, **GATE, "batch_tokens": 16_384},
+    "decoded steps": {**SIZED, **DECODED, "score_prefixes": 1, "batch_tokens": 16_384},
     "plain steps": STEP,
     "short targets": {**STEP, "shortest": 1 / 6},
 }

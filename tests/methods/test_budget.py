@@ -11,7 +11,7 @@ from mgs.errors import UserError
 from mgs.methods import MGS, Key
 from mgs.methods.budget import FIRST, FURTHEST, Limits, affordable, suggested
 from mgs.models import score
-from mgs.search import ProposalForm, Temperature
+from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
 from mgs.search.directions import norm
 
 KEY = Key(1, 0)
@@ -97,7 +97,7 @@ def away_from(method, model, batch):
 def test_gradients_are_brought_to_where_they_spend_what_an_update_may(gpt2, batch, searching):
     method = searching()
     away = away_from(method, gpt2, batch)
-    spans = method.budget.scale(gpt2, away, batch, KEY)
+    spans = method.budget.scale(gpt2, away, batch, method.budget.limits(gpt2, batch), KEY)
     allowed = 0.5 * math.log1p(0.02)
     for gradient, span in zip(away, spans, strict=True):
         assert norm(gradient) == pytest.approx(span, rel=1e-4)
@@ -106,7 +106,7 @@ def test_gradients_are_brought_to_where_they_spend_what_an_update_may(gpt2, batc
 
 def test_candidates_are_shares_of_those_lengths(gpt2, batch, searching):
     method = searching()
-    proposal, _, facts = method.propose(gpt2, batch, KEY)
+    proposal, _, facts, _ = method.propose(gpt2, batch, KEY)
     assert proposal.components.count("mle") == 4
     assert [float(gradient.norm()) for gradient in proposal.gradients] == pytest.approx(
         [fact["span"] for fact in facts], rel=1e-4
@@ -117,7 +117,8 @@ def test_less_of_a_budget_makes_for_shorter_candidates(gpt2, batch, searching):
     spans = []
     for share in (0.0, 1e-4, 1e-3, 1e-2):
         method = searching(share)
-        spans.append(method.budget.scale(gpt2, away_from(method, gpt2, batch), batch, KEY))
+        limits, away = method.budget.limits(gpt2, batch), away_from(method, gpt2, batch)
+        spans.append(method.budget.scale(gpt2, away, batch, limits, KEY))
     for shorter, longer in pairwise(spans):
         assert all(a < b for a, b in zip(shorter, longer, strict=True))
     assert spans[0] == pytest.approx([0.0, 0.0], abs=1e-6)
@@ -149,20 +150,26 @@ def test_a_gradient_is_asked_for_again_where_the_first_answer_points(loss, allow
     assert suggested(loss, allowed) == pytest.approx(FIRST * times)
 
 
-def test_an_update_that_moves_spends_as_much_as_a_candidate(gpt2, batch, searching):
-    """A mean costs less than what it is of where that differs, at most; it is brought to where it costs the same."""
+def test_a_mean_of_candidates_spends_as_much_as_they_do(gpt2, batch, searching):
+    """It costs less, the more so the more they differ; it is brought to where it costs the same."""
     method = searching()
-    away = away_from(method, gpt2, batch)
-    method.budget.scale(gpt2, away, batch, KEY)
-    mean = {name: (away[0][name] + away[1][name]) / 4 for name in away[0]}  # half of it for staying
-    before, allowed = norm(mean), 0.5 * math.log1p(0.02)
-    assert nll(moved(gpt2, mean), batch) - nll(gpt2, batch) < 0.6 * allowed
-    said = method._stretch(gpt2, mean, batch, KEY)
-    assert nll(moved(gpt2, mean), batch) - nll(gpt2, batch) == pytest.approx(allowed, rel=0.02)
-    assert said["stretched"] == pytest.approx(norm(mean) / before, rel=1e-4)
-    at_rest = {name: torch.zeros_like(x) for name, x in mean.items()}
-    assert method._stretch(gpt2, at_rest, batch, KEY) == {}
-    assert searching(length_unit="norm")._stretch(gpt2, mean, batch, KEY) == {}
+    limits, away = method.budget.limits(gpt2, batch), away_from(method, gpt2, batch)
+    method.budget.scale(gpt2, away, batch, limits, KEY)
+    proposal = Proposal(method.form, away, 5, *KEY)
+
+    def stretched(costs, method=method, limits=limits):
+        update = mgs_update(proposal, costs, Temperature(1.0))
+        before = norm(update.direction)
+        said = method._stretch(gpt2, update, batch, limits, KEY)
+        assert said.get("stretched", 1.0) == pytest.approx(norm(update.direction) / before if before else 1.0, rel=1e-4)
+        return said, nll(moved(gpt2, update.direction), batch) - nll(gpt2, batch)
+
+    said, lost = stretched([1.0] * 5)  # of which one is staying, two are half as long as they may be
+    assert said["stretched"] > 1.2
+    assert lost == pytest.approx(0.5 * math.log1p(0.02), rel=0.02)
+    assert stretched([1e9, 1e9, 0.0, 1e9, 1e9])[0] == {}  # a candidate as it is
+    assert stretched([0.0, 1e9, 1e9, 1e9, 1e9])[0] == {}  # staying
+    assert stretched([1.0] * 5, searching(length_unit="norm"))[0] == {}
 
 
 def test_lengths_in_a_budget_need_one(make_task):

@@ -1,5 +1,7 @@
 """The guide that says when to stop: the end's row of the output layer."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -74,3 +76,13 @@ def test_search_has_a_centre_there(gpt2, batch, make_task):
     log = method(gpt2, batch, KEY).log
     assert log["guides"] == ["mle", "mle", "ends"]
     assert log["ends_loss"] == pytest.approx(ends_gradient(gpt2, batch.select(range(2)))[1], rel=1e-5)
+
+
+def test_batches_that_leave_few_rows_for_guides_are_told(gpt2, batch, make_task):
+    form = ProposalForm(components="mle", noise=0.0)
+    how = {"guides": ("ends",), "score_apart": True, "score_prefixes": len(batch) - 1}
+    with pytest.warns(UserWarning, match=f"to have 8 rows for guides beside {len(batch) - 1} that score: raise batch_"):
+        MGS(make_task(), form, 1, guide_prefixes=8, **how).propose(gpt2, batch, KEY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MGS(make_task(), form, 1, guide_prefixes=2, **how).propose(gpt2, batch, KEY)

@@ -110,7 +110,7 @@ def test_a_budget_needs_a_start(make_task):
 
 
 def test_a_likelihood_that_is_not_finite_is_said_unless_it_is_refused(gpt2, make_gpt2, batch, make_task, monkeypatch):
-    monkeypatch.setattr(Candidates, "nlls", lambda *args: [math.inf, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(Candidates, "nlls", lambda *args: [math.inf, 1.0, 1.0])
     with pytest.raises(NonFinite, match="likelihood of a candidate"):
         MGS(make_task(), num_candidates=3, likelihood_weight=1.0)(gpt2, batch, KEY)
     method = MGS(make_task(), LONG, 3, likelihood_weight=1.0, likelihood_budget=9.0, anchor=make_gpt2())

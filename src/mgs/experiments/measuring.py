@@ -70,7 +70,7 @@ def candidate_texts(trainer: Any, step: int) -> list[dict[str, Any]]:
     how = {"by_length": args.by_length, "num_batches": step + 1, "by_side": is_encoder_decoder(model)}
     stream = BatchStream(trainer.train_dataset, args.batch_tokens, args.seed, **how)
     batch, key, task = stream[step], Key(args.seed, step), method.task
-    proposal, batch, _ = method.propose(model, batch, key)
+    proposal, batch, *_ = method.propose(model, batch, key)
     first = {component: k for k, component in reversed(list(enumerate(proposal.components)))}
     rows = method.candidates.decode(model, proposal, list(first.values()), batch, key)
     prefixes = texts(task.tokenizer, batch.prefixes)

@@ -72,59 +72,70 @@ class Budget:
     pace: float = 1.0
     anchor: nn.Module | None = None
 
-    def scale(self, model: nn.Module, gradients: list[Direction], batch: Batch, key: Sequence[int]) -> list[float]:
+    def limits(self, model: nn.Module, batch: Batch) -> Limits | None:
+        """How likely these rows are to θ and to the weights that the run started from: once an update, if at all."""
+        if self.share is None or self.anchor is None:
+            return None
+        (base,), (start,) = (
+            self.dealt.means(partial(_nlls, each), [None], batch, num_targets) for each in (model, self.anchor)
+        )
+        return Limits(base, start, self.share, self.pace)
+
+    def scale(
+        self, model: nn.Module, gradients: list[Direction], batch: Batch, limits: Limits, key: Sequence[int]
+    ) -> list[float]:
         """Brings the gradients, in place, to the lengths at which they cost what this update may spend, which it
         returns. Each is asked for at one length, and then at the one that the answer suggests."""
+        lost = partial(self._lost, model, gradients, batch, limits.base, key)
         asked = [FIRST] * len(gradients)
-        losses, allowed = self._losses(model, gradients, asked, batch, key)
-        again = [suggested(loss, allowed) for loss in losses]
-        pairs = zip(asked, losses, again, self._losses(model, gradients, again, batch, key)[0], strict=True)
-        lengths = [affordable({first: less, second: more}, allowed) for first, less, second, more in pairs]
+        first = lost(asked)
+        again = [suggested(loss, limits.allowed) for loss in first]
+        pairs = zip(asked, first, again, lost(again), strict=True)
+        lengths = [affordable({short: less, long: more}, limits.allowed) for short, less, long, more in pairs]
         _bring(gradients, lengths)
         return lengths
 
-    def _losses(
-        self, model: nn.Module, gradients: list[Direction], lengths: list[float], batch: Batch, key: Sequence[int]
-    ) -> tuple[list[float], float]:
-        """What each gradient costs at its length, to which it is brought, and what this update may spend."""
+    def _lost(
+        self,
+        model: nn.Module,
+        gradients: list[Direction],
+        batch: Batch,
+        base: float,
+        key: Sequence[int],
+        lengths: list[float],
+    ) -> list[float]:
+        """What each gradient costs at its length, to which it is brought."""
         _bring(gradients, lengths)
         proposal = Proposal(AS_THEY_ARE, gradients, len(gradients), *key)
-        nlls, base = self._nlls(model, proposal, batch)
-        losses = dict(zip((centre.gradient for centre in proposal.assigned), nlls, strict=True))
-        return [losses[j] - base for j in range(len(gradients))], self._limits(base, batch).allowed
+        nlls = self._nlls(model, proposal, range(len(proposal)), batch)
+        of = dict(zip((centre.gradient for centre in proposal.assigned), nlls, strict=True))
+        return [of[j] - base for j in range(len(gradients))]
 
     def __call__(
-        self, model: nn.Module, proposal: Proposal, batch: Batch
+        self, model: nn.Module, proposal: Proposal, batch: Batch, limits: Limits | None
     ) -> tuple[list[float], set[int], dict[str, Any]]:
         """NLL(θ+Δ_k) of every candidate, if anything asks for it, those that are refused, and what to log."""
-        if not self.weight and self.share is None:
+        if not self.weight and limits is None:
             return [0.0] * len(proposal), set(), {}
-        nlls, base = self._nlls(model, proposal, batch)
+        staying = [limits.base] if limits and proposal.form.stay else []  # which is known
+        nlls = [*staying, *self._nlls(model, proposal, range(len(staying), len(proposal)), batch)]
         refused: set[int] = set()
         log: dict[str, Any] = {"nlls": nlls}
-        if self.share is not None:
-            limits = self._limits(base, batch)
+        if limits is not None:
             refused = limits.refused(nlls, proposal.form.stay)
             log |= {"refused": len(refused), "nll_over_start": limits.over_start}
         if not all(math.isfinite(nll) for k, nll in enumerate(nlls) if k not in refused):
             raise NonFinite("the likelihood of a candidate is not finite: shorter lengths or less noise may help")
         return nlls, refused, log
 
-    def _nlls(self, model: nn.Module, proposal: Proposal, batch: Batch) -> tuple[list[float], float]:
-        """Of every candidate, and of θ."""
+    def _nlls(self, model: nn.Module, proposal: Proposal, numbers: Sequence[int], batch: Batch) -> list[float]:
         find = partial(self.candidates.nlls, model, proposal)
-        *nlls, base = self.dealt.means(find, [*range(len(proposal)), None], batch, num_targets, TOGETHER)
-        return nlls, base
+        return self.dealt.means(find, numbers, batch, num_targets, TOGETHER)
 
-    def _limits(self, base: float, batch: Batch) -> Limits:
-        assert self.share is not None
-        (start,) = self.dealt.means(self._start, [None], batch, num_targets)
-        return Limits(base, start, self.share, self.pace)
 
-    def _start(self, numbers: Sequence[Number], batch: Batch) -> list[float]:
-        """Of the weights that the run started from, once for each number."""
-        assert self.anchor is not None
-        return [-math.fsum(score(self.anchor, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
+def _nlls(model: nn.Module, numbers: Sequence[Number], batch: Batch) -> list[float]:
+    """Of the model itself, once for each number."""
+    return [-math.fsum(score(model, batch.prefixes, batch.targets)) / num_targets(batch) for _ in numbers]
 
 
 def _bring(directions: list[Direction], lengths: list[float]) -> None:

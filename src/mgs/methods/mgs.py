@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ from tqdm.auto import tqdm
 from mgs.candidates import Candidates, Task
 from mgs.candidates.forms import Number
 from mgs.errors import NonFinite, UserError
-from mgs.methods.budget import Budget
+from mgs.methods.budget import Budget, Limits
 from mgs.methods.decoded import decoded_gradient
 from mgs.methods.ends import ends_gradient
 from mgs.methods.method import Key, Outcome, Stateless
@@ -26,20 +27,29 @@ from mgs.methods.risk import risk_gradient
 from mgs.methods.scoring import Dealt, scores
 from mgs.methods.transfer import transfer_log
 from mgs.ranks import ALONE, Ranks
-from mgs.search import Proposal, ProposalForm, Temperature, mgs_update
+from mgs.search import Proposal, ProposalForm, Temperature, Update, mgs_update
 from mgs.search.directions import clipped, norm
-from mgs.types import Batch, Direction
+from mgs.types import Batch
 
 GUIDES = ("mle", "ends", "risk", "decoded")
+
+
+class Proposed(NamedTuple):
+    """An update's candidates, the rows that score them, facts about each gradient, and what may be spent."""
+
+    proposal: Proposal
+    scored: Batch
+    facts: list[dict[str, Any]]
+    limits: Limits | None
 
 
 @dataclass
 class MGS(Stateless):
     """Minimises `task` by parameter search.
 
-    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, that of targets' ends
-    alone, the expected cost of `num_samples` samples a row, or the likelihood of what is decoded, weighted by its cost
-    (see `decoded.py`). All but the first take the batch's first `guide_prefixes`, or all.
+    `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, the logit of the end
+    (see `ends.py`), the expected cost of `num_samples` samples a row, or the likelihood of what is decoded, weighted by
+    its cost (see `decoded.py`). All but the first take the batch's first `guide_prefixes`, or all.
 
     `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of likelihood: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
@@ -48,9 +58,9 @@ class MGS(Stateless):
 
     `likelihood_weight` λ adds λ times the negative log-likelihood of a target token to a candidate's cost;
     `likelihood_budget` refuses candidates whose perplexity is more than that share above that of `anchor`, the weights
-    the run started from, and an update may spend `likelihood_pace` of it; with `length_unit` budget,
-    lengths are shares of the one at which a gradient spends that. Every `probe_transfer`
-    updates the log says how candidates do on prefixes that `fresh` draws.
+    the run started from, and an update may spend `likelihood_pace` of it; with `length_unit` budget, lengths are shares
+    of the one at which a gradient spends that, and so is the update's. Every `probe_transfer` updates the log says how
+    candidates do on prefixes that `fresh` draws.
     """
 
     task: Task
@@ -100,14 +110,14 @@ class MGS(Stateless):
         )
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
-        proposal, scored, facts = self.propose(model, batch, key)
-        nlls, refused, said = self.budget(model, proposal, scored)
+        proposal, scored, facts, limits = self.propose(model, batch, key)
+        nlls, refused, said = self.budget(model, proposal, scored, limits)
         compute = partial(self._costs, model, proposal, key)  # lines 6 and 7
         found = scores(compute, len(proposal), scored, self.halvings, refused, self.form.stay, self.log_base)
         pairs = zip(found.costs, nlls, strict=True)
         weighed = [None if cost is None else cost + self.likelihood_weight * nll for cost, nll in pairs]
         update = mgs_update(proposal, weighed, self.temperature, found.base, found.finalists)  # lines 8 and 9
-        said |= self._stretch(model, update.direction, scored, key)
+        said |= self._stretch(model, update, scored, limits, key)
         log = update.log() | {"costs": found.costs, "best_cost": found.best} | found.log() | said
         log |= self._of_parts(proposal, facts)
         log |= {
@@ -121,24 +131,30 @@ class MGS(Stateless):
         descent = dict(zip(update.direction, torch._foreach_neg(list(update.direction.values())), strict=True))
         return Outcome(descent, found.shown, log)
 
-    def propose(self, model: nn.Module, batch: Batch, key: Key) -> tuple[Proposal, Batch, list[dict[str, Any]]]:
-        """The update's candidates, the rows that score them, and facts about each gradient."""
+    def propose(self, model: nn.Module, batch: Batch, key: Key) -> Proposed:
         scored, rest = divided(batch, self.score_prefixes, self.score_apart)
+        if self.score_apart and len(rest) < (self.guide_prefixes or 0) / 2:
+            told = f"{self.guide_prefixes} rows for guides beside {self.score_prefixes} that score"
+            warnings.warn(f"batches are too small to have {told}: raise batch_tokens, or ask for fewer", stacklevel=2)
         gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
-        if self.length_unit == "budget":
-            spans = self.budget.scale(model, gradients, scored, key)
+        limits = self.budget.limits(model, scored)
+        if limits and self.length_unit == "budget":
+            spans = self.budget.scale(model, gradients, scored, limits, key)
             facts = [fact | {"span": span} for fact, span in zip(facts, spans, strict=True)]
-        return Proposal(self.form, gradients, self.num_candidates, *key), scored, facts  # lines 4 and 5
+        proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
+        return Proposed(proposal, scored, facts, limits)
 
-    def _stretch(self, model: nn.Module, direction: Direction, scored: Batch, key: Key) -> dict[str, float]:
-        """Brings an update that moves to the length at which it costs as much as candidates do: a mean of several is
-        shorter. It has not been decoded there."""
-        length = norm(direction)
-        if self.length_unit != "budget" or not length:
+    def _stretch(
+        self, model: nn.Module, update: Update, scored: Batch, limits: Limits | None, key: Key
+    ) -> dict[str, float]:
+        """Brings a mean of several candidates, in place, to the length at which it costs as much as they do: it is
+        shorter than they are. It has not been decoded there."""
+        length = norm(update.direction)
+        if limits is None or self.length_unit != "budget" or not length or update.weights.count_nonzero() < 2:
             return {}
-        (span,) = self.budget.scale(model, [direction], scored, key)
+        (span,) = self.budget.scale(model, [update.direction], scored, limits, key)
         share = max(self.form.lengths)
-        torch._foreach_mul_(list(direction.values()), share)
+        torch._foreach_mul_(list(update.direction.values()), share)
         return {"stretched": share * span / length}
 
     def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -185,7 +201,7 @@ class MGS(Stateless):
             return Outcome(gradient, loss, weight=len(batch))
         if guide == "ends":
             gradient, loss = ends_gradient(model, batch, self.bf16)
-            return Outcome(gradient, loss, weight=len(batch))
+            return Outcome(gradient, loss, weight=num_scored(batch))
         gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(gradient, loss, weight=num_scored(batch))
 
