@@ -67,7 +67,7 @@ def test_the_saved_configuration_gives_the_same_weights_again(call, here, small_
     assert weights("first") != weights("other")
 
 
-SMALL_RECIPE = ["--num_gradients", "2", "--num_candidates", "3", "--batch_tokens", "100", "--score_prefixes", "2"]
+SMALL_RECIPE = ["--batch_tokens", "100", "--score_prefixes", "2", "--guide_prefixes", "3"]
 
 
 def test_a_recipe_is_saved_with_what_it_came_to_and_its_run_goes_on(call, here, small_run):

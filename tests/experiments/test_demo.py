@@ -23,7 +23,7 @@ def finished(tmp_path_factory, gpt2, tokenizer, sentences):
     with pytest.MonkeyPatch.context() as patch:
         for name, (_, _, options) in demo.RECIPES.items():
             small = {"max_steps": 2, "eval_steps": 1, "batch_tokens": 100}
-            small |= {"num_candidates": 5, "num_gradients": 2, "score_prefixes": 3} if name == "MGS-LM" else {}
+            small |= {"score_prefixes": 3, "guide_prefixes": 4} if name == "MGS-LM" else {}
             for option, value in small.items():
                 patch.setitem(options, option, value)
         for option, value in (("max_new_tokens", 8), ("eval_max_new_tokens", 10)):

@@ -13,10 +13,10 @@ PAPER, DEPENDABLE = "paper", "dependable"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
-    # Candidates that differ in what matters, and prefixes of their own that tell them apart: sooner or later ends, and
-    # away from what the decoder makes of the data now, without noise; and staying, where neither is better. Each goes
-    # as far as a small helping of likelihood takes it, and so does their mean. Adam would make steps of its own size
-    # out of that, so it is added as it is.
+    # Two directions that differ in what matters, and prefixes of their own that say whether they help: towards sooner
+    # ends, and away from what the decoder makes of the data now, without noise; and staying, where neither is better.
+    # Each goes as far as a small helping of likelihood takes it, and so does the mean of those that are better. Adam
+    # would make a step of its own size out of that, so it is added as it is.
     DEPENDABLE: {
         "batch_tokens": 131_072,
         "guides": ["ends", "decoded"],
@@ -32,7 +32,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "likelihood_budget": 0.04,
         "likelihood_pace": 0.2,
         "temperature": "auto",
-        "effective_share": 0.7,
+        "effective_share": 1.0,
         "optim": "sgd",
         "learning_rate": 1.0,
         "weight_decay": 0.0,
