@@ -140,9 +140,9 @@ def test_files_and_flags_win_over_a_recipe_wherever_it_is_named(config):
     for argv in (["--recipe", "dependable", "--config", file], ["--config", file, "--recipe=dependable"]):
         made = mgs_config(*argv, "--lengths", "0.5", "0.7", "--num_candidates", "5")
         assert (made.recipe, made.noise, made.num_candidates, made.lengths) == ("dependable", 1.0, 5, [0.5, 0.7])
-        assert (made.split, made.stay, made.learning_rate) == ("length", True, 1.0)
+        assert (made.length_unit, made.stay, made.learning_rate) == ("budget", True, 1.0)
     made = mgs_config("--config", named)
-    assert (made.recipe, made.noise, made.num_candidates, made.split) == ("dependable", 1.0, 9, "length")
+    assert (made.recipe, made.noise, made.num_candidates, made.stay) == ("dependable", 1.0, 9, True)
 
 
 def test_without_a_recipe_nothing_changes():
