@@ -26,7 +26,7 @@ WATCHED_PREFIXES = 48  # decoded during training, for the curves
 CAP = 200
 MIN_LENGTH = 42  # tokens of a sequence: what the small model was trained on
 
-#: What each method is given beyond the library's defaults; printed with the table. MGS has the recipe, with as many rows
+#: What each method is given beyond the defaults; printed with the table. MGS has the recipe, with as many rows
 #: as two cores can do.
 RECIPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "MGS-LM": (
