@@ -33,7 +33,7 @@ def plot_progress(
     values = [value for curve in perplexity.values() for _, value in curve]
     if values and max(values) > 3 * min(values):
         right.set_yscale("log")
-    right.legend(frameon=False)  # where lines that rise leave room
+    (right if perplexity else left).legend(frameon=False)  # lines that rise leave room
     figure.suptitle(title, fontsize=10)
     figure.savefig(file, dpi=150)
 
