@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from mgs.experiments import stopwatch
-from mgs.experiments.completion import UNIFORM, ZERO_ONLY
+from mgs.experiments.completion import AS_IT_IS, UNIFORM, ZERO_ONLY
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.running import execute, records
 from mgs.experiments.search import ENDS, GOAL, PLAIN, WATCHED
@@ -55,8 +55,7 @@ COMMON = {"max_steps": 100_000, "eval_steps": 100_000, "max_new_tokens": 80, "ev
 
 
 def study_of(cost: str, rows: list[str], seeds: int, seconds: float) -> Study:
-    idle = {"max_steps": 1, "learning_rate": 0.0, "batch_tokens": 512, "eval_strategy": "no", "keep_best": False}
-    start = Run("MLE", "mle", "small", options={**idle, "eval_max_new_tokens": COMMON["eval_max_new_tokens"]})
+    start = Run("MLE", "mle", "small", options={**AS_IT_IS, "eval_max_new_tokens": COMMON["eval_max_new_tokens"]})
     runs = [
         Run(row, "mle" if row in MLE_ROWS else "mgs", "@MLE", seed, None if row in MLE_ROWS else cost, options, seconds)
         for row in rows

@@ -12,7 +12,7 @@ from mgs.cli.reproduce import COMPLETION, chosen, show
 from mgs.decoding import Decoder
 from mgs.errors import UserError
 from mgs.experiments import running
-from mgs.experiments.completion import completion, sampling
+from mgs.experiments.completion import SCALES, completion, sampling
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.paper import PAPER
 from mgs.experiments.study import Run, Study
@@ -109,10 +109,10 @@ def test_every_study_runs_at_its_smallest(name, start, lines, shared, capsys):
     assert all((shared / file).stat().st_size for file in named)
 
 
-@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("scale", ["laptop", "small", "paper"])
 def test_the_other_scales_run_at_tiny_size(scale, start, lines, tmp_path):
     """One row of each method, for an update: as at `smoke` but for the settings, which the next test checks for all."""
-    made = completion(scale, DataOptions(data=lines), start)
+    made = completion(scale, DataOptions(data=lines, min_length=1), start)
     rows = ["MLE", "MGS-LM", "MRT-edit (+MLE 0.3)", "PG-LM (+MLE 0.1)"]
     runs = [run for run in made.runs if run.row in rows and run.seed == 0]
     runs = [replace(run, options={**run.options, **QUICK, "eval_steps": 1}) for run in runs]
@@ -121,7 +121,7 @@ def test_the_other_scales_run_at_tiny_size(scale, start, lines, tmp_path):
 
 
 def test_every_scale_has_settings_that_the_trainers_take(lines, tmp_path):
-    for scale in ("smoke", "small", "paper"):
+    for scale in SCALES:
         for make in COMPLETION.values():
             study = make(scale, DataOptions(data=lines), "start")
             assert len({run.name for run in study.runs}) == len(study.runs)
@@ -132,7 +132,7 @@ def test_every_scale_has_settings_that_the_trainers_take(lines, tmp_path):
 
 def test_runs_that_studies_share_have_the_same_settings(lines):
     """Or each study would throw away what the other has trained."""
-    for scale in ("smoke", "small", "paper"):
+    for scale in SCALES:
         known = {}
         for make in COMPLETION.values():
             study = make(scale, DataOptions(data=lines), "start")

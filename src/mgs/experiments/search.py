@@ -14,8 +14,8 @@ from mgs.training.recipes import DEPENDABLE, RECIPES
 
 #: Hardly any output without an end, repetition near people's, and next to none of the likelihood lost.
 GOAL = Goal(at_most={"nontermination": 0.02, "repetition": 0.06}, times_start={"perplexity": 1.04})
-SEEDS = {"smoke": 1, "small": 5, "paper": 5}
-SECONDS = {"smoke": 1.0, "small": 60.0, "paper": 3600.0}  # of updates
+SEEDS = {"smoke": 1, "laptop": 5, "small": 5, "paper": 5}
+SECONDS = {"smoke": 1.0, "laptop": 120.0, "small": 60.0, "paper": 3600.0}  # of updates
 #: What is shown is where a run is when its time is over, and how it came there from update 0.
 WATCHED: Options = {"keep_best": False, "patience": 0, "eval_on_start": True}
 
