@@ -108,8 +108,7 @@ SCALES: dict[str, Scale] = {
             "tokens are its own. All else starts from it, ends after 300 updates at a learning rate of 2e-4 (6.25e-5) "
             "and takes the best of 6 evaluations on 100 prefixes, with 3 seeds (5), which differ in batches and noise. "
             "Decoding ends after 100 tokens in training (1.3 targets) and after 200 in evaluation (500). Figures come "
-            "from the first 300 prefixes of each split. The rest is as in the paper. Rows called dependable are 15 "
-            "updates of that recipe, which are larger, with 64 rows that guide and 32 that score."
+            "from the first 300 prefixes of each split. The rest is as in the paper."
         ),
     ),
     "small": Scale(
@@ -168,7 +167,9 @@ def completion(scale: str, data: DataOptions, model: str | None = None) -> Study
     chosen, mle = starting(scale, data, model)
     controls = [mgs(chosen, "LM", "zero only", **ZERO_ONLY), mgs(chosen, "LM", "uniform weights", **UNIFORM)]
     rows = [*table_rows(chosen), *controls, *(dependable(chosen, cost) for cost in COSTS)]
-    return study("completion", "Text completion, greedy decoding", chosen, data, [*mle, *seeded(rows, chosen.seeds)])
+    made = study("completion", "Text completion, greedy decoding", chosen, data, [*mle, *seeded(rows, chosen.seeds)])
+    told = f"Rows called {DEPENDABLE} have {chosen.recipe['max_steps']} updates of that recipe, each from many more rows."
+    return replace(made, note=f"{made.note} {told}")
 
 
 def sampling(scale: str, data: DataOptions, model: str | None = None) -> Study:
