@@ -168,7 +168,8 @@ def completion(scale: str, data: DataOptions, model: str | None = None) -> Study
     controls = [mgs(chosen, "LM", "zero only", **ZERO_ONLY), mgs(chosen, "LM", "uniform weights", **UNIFORM)]
     rows = [*table_rows(chosen), *controls, *(dependable(chosen, cost) for cost in COSTS)]
     made = study("completion", "Text completion, greedy decoding", chosen, data, [*mle, *seeded(rows, chosen.seeds)])
-    told = f"Rows called {DEPENDABLE} have {chosen.recipe['max_steps']} updates of that recipe, each from many more rows."
+    updates = chosen.recipe["max_steps"]
+    told = f"Rows called {DEPENDABLE} have {updates} updates of that recipe, each from many more rows."
     return replace(made, note=f"{made.note} {told}")
 
 
