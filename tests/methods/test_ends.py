@@ -75,6 +75,8 @@ def test_search_has_a_centre_there(gpt2, batch, make_task):
     method = MGS(make_task(), form, 3, guides=("mle", "ends"), num_gradients=2, guide_prefixes=2)
     log = method(gpt2, batch, KEY).log
     assert log["guides"] == ["mle", "mle", "ends"]
+    assert sorted(log["components"]) == ["ends", "mle", "mle"]
+    assert log["winner"] == log["guides"][log["winner_gradient"]]
     assert log["ends_loss"] == pytest.approx(ends_gradient(gpt2, batch.select(range(2)))[1], rel=1e-5)
 
 

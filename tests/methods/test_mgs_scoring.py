@@ -84,7 +84,7 @@ def test_if_all_are_refused_nothing_moves(gpt2, make_gpt2, batch, make_task, tem
     assert not any(tensor.any() for tensor in outcome.gradient.values())
     log = outcome.log
     assert (log["refused"], log["weights"], log["effective"], log["update_norm"]) == (3, [0.0] * 3, 0.0, 0.0)
-    assert (log["winner"], log["winner_gradient"], log["winner_length"], log["mle_won"]) == ("zero", None, 0.0, 0.0)
+    assert (log["winner"], log["winner_gradient"], log["winner_length"], log["guided_won"]) == ("zero", None, 0.0, 0.0)
     assert all(math.isfinite(value) for value in log.values() if isinstance(value, float))
 
 

@@ -56,7 +56,7 @@ def write_run(folder, method="mgs", final="better", figures=FIGURES, **settings)
     record |= {"figures": {"valid": figures}, "signatures": {"valid": SIGNATURE}, "human": {"valid": {"length": 30.0}}}
     record["start"] = {"figures": {"valid": START | {"cost": 80.0}}, "signatures": {"valid": SIGNATURE}}
     updates = [
-        {"step": step, "micro": 0, "best_cost": 50.0 - step, "effective": 1.0 + step / 4, "mle_weight": 0.5}
+        {"step": step, "micro": 0, "best_cost": 50.0 - step, "effective": 1.0 + step / 4, "guided_weight": 0.5}
         for step in range(1, 5)
     ]
     watched = [

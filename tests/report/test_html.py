@@ -82,7 +82,7 @@ def test_curves_begin_with_the_start_and_overlay_runs(runs):
     assert cost[0]["points"] == [[0, 80.0], [2, 60.0], [4, 40.0]]
     assert panels["Effective sample size"]["lines"][0]["points"][-1] == [4, 2.0]
     assert "Held-out repetition" not in panels  # which only the start has
-    assert {"Held-out perplexity", "Weight of MLE candidates", "Cost of the best candidate"} <= set(panels)
+    assert {"Held-out perplexity", "Weight of guided candidates", "Cost of the best candidate"} <= set(panels)
 
 
 def test_long_curves_of_updates_are_means_of_stretches_and_say_so(run):

@@ -80,7 +80,7 @@ def test_cost_over_temperature_is_in_order_and_leaves_auto_to_a_level(temperatur
     [
         ("training cost", "cost"),
         ("deviation of weights", "weights_std"),
-        ("MLE weight", "mle_weight"),
+        ("MLE weight", "guided_weight"),
     ],
 )
 def test_curves_come_from_the_logs(figure, entry, temperature, tmp_path, drawn):

@@ -10,7 +10,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 from mgs.errors import UserError
 from mgs.search.directions import normal
-from mgs.search.proposal import Centre, Proposal, ProposalForm
+from mgs.search.proposal import Proposal, ProposalForm
 
 
 def gradients(num=1, seed=0):
@@ -219,7 +219,7 @@ def test_one_component_alone(components, stratified):
 def test_every_gradient_at_every_length_is_dealt_once_when_there_is_room():
     proposal = Proposal(ProposalForm(lengths=(0.03, 0.1, 0.3), mix=0.25), gradients(3), 12, 0)
     assert proposal.components.count("zero") == 3
-    dealt = [(c.gradient, c.length) for c in proposal.assigned if c.component == "mle"]
+    dealt = [(c.gradient, c.length) for c in proposal.assigned if c.gradient is not None]
     assert sorted(dealt) == [(j, s) for j in range(3) for s in (0.03, 0.1, 0.3)]
 
 
@@ -234,7 +234,7 @@ def test_with_more_centres_than_candidates_each_step_takes_others_and_none_twice
 def test_weights_of_the_centres_sum_to_one(num, lengths, mix):
     centres = ProposalForm(mix=mix, lengths=lengths).centres(num)
     assert sum(c.weight for c in centres) == pytest.approx(1.0)
-    assert sum(c.weight for c in centres if c.component == "zero") == pytest.approx(mix)
+    assert sum(c.weight for c in centres if c.gradient is None) == pytest.approx(mix)
 
 
 @pytest.mark.parametrize("stratified", [True, False])
@@ -295,5 +295,8 @@ def test_a_proposal_needs_candidates_and_a_gradient():
         Proposal(ProposalForm(), [], 4, 0)
 
 
-def test_a_centre_says_which_component_it_is():
-    assert [Centre(0.5).component, Centre(0.5, 0, 1.0).component] == ["zero", "mle"]
+def test_candidates_say_what_their_gradients_are_of():
+    form, g = ProposalForm(mix=0.3, stay=True), {"w": torch.ones(3)}
+    assert Proposal(form, [g, g], 3, names=["ends", "decoded"]).components[0] == "zero"
+    assert {*Proposal(form, [g, g], 3, names=["ends", "decoded"]).components} == {"zero", "ends", "decoded"}
+    assert {*Proposal(form, [g, g], 3).components} == {"zero", "mle"}

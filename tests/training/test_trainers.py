@@ -62,7 +62,7 @@ def test_mgs_logs_what_its_search_did(make_trainer, entries, tmp_path):
         assert entry["winner"] in ("zero", "mle")
         mle = [w for w, c in zip(entry["weights"], entry["components"], strict=True) if c == "mle"]
         assert len(mle) == 3
-        assert entry["mle_weight"] == pytest.approx(sum(mle))
+        assert entry["guided_weight"] == pytest.approx(sum(mle))
         assert 0 < entry["gradient_norm"] <= 1 + 1e-6
         assert entry["update_norm"] > 0
         assert entry["target_lengths"] == [len(target) for target in batch.targets]
@@ -120,7 +120,7 @@ def test_figures_of_updates_reach_the_librarys_own_log(make_trainer, tmp_path):
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "effective" in entry]
     assert [entry["step"] for entry in logged] == [2, 4]
-    assert all({"loss", "learning_rate", "best_cost", "mle_weight"} <= entry.keys() for entry in logged)
+    assert all({"loss", "learning_rate", "best_cost", "guided_weight"} <= entry.keys() for entry in logged)
 
 
 @pytest.mark.parametrize("method", METHODS)

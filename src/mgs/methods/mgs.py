@@ -141,7 +141,8 @@ class MGS(Stateless):
         if limits and self.length_unit == "budget":
             spans = self.budget.scale(model, gradients, scored, limits, key)
             facts = [fact | {"span": span} for fact, span in zip(facts, spans, strict=True)]
-        proposal = Proposal(self.form, gradients, self.num_candidates, *key)  # lines 4 and 5
+        guides = [fact["guide"] for fact in facts]
+        proposal = Proposal(self.form, gradients, self.num_candidates, *key, names=guides)  # lines 4 and 5
         return Proposed(proposal, scored, facts, limits)
 
     def _stretch(
@@ -159,11 +160,10 @@ class MGS(Stateless):
 
     def _of_parts(self, proposal: Proposal, facts: list[dict[str, Any]]) -> dict[str, Any]:
         """What the log says of each gradient, so that one can tell which of them win."""
-        guides = [fact["guide"] for fact in facts]
         losses = {guide: [fact["loss"] for fact in facts if fact["guide"] == guide] for guide in self.guides}
         log: dict[str, Any] = {f"{guide}_loss": sum(each) / len(each) for guide, each in losses.items()}
         aligned = zip(facts, alignments(proposal.gram()), strict=True)
-        return log | {"guides": guides, "parts": [fact | {"alignment": cosine} for fact, cosine in aligned]}
+        return log | {"guides": proposal.names, "parts": [fact | {"alignment": cosine} for fact, cosine in aligned]}
 
     def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[dict]]:
         """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, those of other guides; and facts about

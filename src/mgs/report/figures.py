@@ -22,7 +22,7 @@ UPDATES = {
     "cost": ("Cost in training", "on the update's own batch"),
     "effective": ("Effective sample size", "of the candidates' weights; 1 is a single winner"),
     "transfer": ("Transfer", "correlation of candidates' changes of cost on the batch and on fresh prefixes"),
-    "mle_weight": ("Weight of MLE candidates", "their share of all weight"),
+    "guided_weight": ("Weight of guided candidates", "those at the gradient of MLE or another guide: their share"),
     "chose_mle": ("Share of MLE updates", "the coin that mixes MLE in"),
 }
 

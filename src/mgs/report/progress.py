@@ -53,8 +53,8 @@ def plot_study(study: Study, out: Path, file: Path) -> None:
         if "perplexity" in study.columns
         else (first, f"validation {study.columns[0]}, from scratch", anew),
         (first, f"validation {study.columns[0]}, from there", later),
-        ("mle_won", "a candidate at a gradient has the highest weight", runs),
-        ("mle_weight", "weight of candidates at gradients", runs),
+        ("guided_won", "a candidate at a gradient has the highest weight", runs),
+        ("guided_weight", "weight of candidates at gradients", runs),
         ("weights_std", "deviation of weights", runs),
     )
     logs = {run.row: entries(run, out) for run in runs}

@@ -120,7 +120,7 @@ FIGURES: dict[str, Callable[[Study, Path, Path], None]] = {
     "deviation of weights": over_updates("weights_std", "deviation of candidate weights"),
     "transfer": transfer,
     "frontier": frontier,
-    "MLE weight": over_updates("mle_weight", "total weight of MLE candidates"),
+    "MLE weight": over_updates("guided_weight", "total weight of MLE candidates"),
     "cost over temperature": cost_over_temperature,
     "cost over time": cost_over_time,
     "mixing share": over_mixing_share,

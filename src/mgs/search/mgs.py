@@ -74,7 +74,7 @@ class Update:
     def log(self) -> dict[str, object]:
         """What every update reports."""
         best = max(self.allowed, key=lambda k: float(self.weights[k]), default=None)  # None: the search stays
-        mle = [float(w) for w, component in zip(self.weights, self.components, strict=True) if component == "mle"]
+        guided = [float(w) for w, gradient in zip(self.weights, self.gradients, strict=True) if gradient is not None]
         return {
             "cost": self.base_cost,
             "costs": self.costs,
@@ -89,8 +89,8 @@ class Update:
             "winner": "zero" if best is None else self.components[best],
             "winner_gradient": None if best is None else self.gradients[best],
             "winner_length": 0.0 if best is None else self.lengths[best],
-            "mle_won": float(best is not None and self.components[best] == "mle"),
-            "mle_weight": math.fsum(mle),
+            "guided_won": float(best is not None and self.gradients[best] is not None),
+            "guided_weight": math.fsum(guided),
             "log_density_spread": max(self.log_density) - min(self.log_density),
             "update_norm": norm(self.direction),
             "variance": self.variance,

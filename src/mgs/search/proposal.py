@@ -35,10 +35,6 @@ class Centre:
     gradient: int | None = None
     length: float = 0.0
 
-    @property
-    def component(self) -> str:
-        return "zero" if self.gradient is None else "mle"
-
 
 @dataclass(frozen=True)
 class ProposalForm:
@@ -87,15 +83,24 @@ class ProposalForm:
 class Proposal:
     """The proposal of one step: `form` around these gradients.
 
-    Draws are functions of (seed, step, candidate, parameter), and of whatever else `where` holds.
+    Draws are functions of (seed, step, candidate, parameter), and of whatever else `where` holds. `names` say what each
+    gradient is of.
     """
 
-    def __init__(self, form: ProposalForm, gradients: Sequence[Direction], num_candidates: int, *where: int):
+    def __init__(
+        self,
+        form: ProposalForm,
+        gradients: Sequence[Direction],
+        num_candidates: int,
+        *where: int,
+        names: Sequence[str] | None = None,
+    ):
         if num_candidates < 1:
             raise UserError(f"num_candidates must be at least 1, got {num_candidates}")
         if not gradients:
             raise UserError("a proposal needs at least one gradient: its shapes and its noise scale come from them")
         self.form, self.where = form, where
+        self.names = names or ["mle"] * len(gradients)
         self.layout = Layout(gradients[0])
         self.gradients = [self.layout.flat(gradient) for gradient in gradients]
         device = self.gradients[0].device
@@ -114,7 +119,8 @@ class Proposal:
 
     @property
     def components(self) -> list[str]:
-        return [centre.component for centre in self.assigned]
+        """Zero, or what the gradient is of that each candidate is centred at."""
+        return ["zero" if centre.gradient is None else self.names[centre.gradient] for centre in self.assigned]
 
     def silent(self, k: int) -> bool:
         """Whether candidate k is its centre itself, without noise."""

@@ -12,7 +12,7 @@ from transformers.trainer_callback import ProgressCallback
 from mgs.training.checkpoints import replace_text
 
 LOG = "metrics.jsonl"
-SHOWN = ("loss", "cost", "best_cost", "effective", "mle_weight", "risk", "eval_cost", "eval_perplexity")
+SHOWN = ("loss", "cost", "best_cost", "effective", "guided_weight", "risk", "eval_cost", "eval_perplexity")
 
 
 class Bar(ProgressCallback):
