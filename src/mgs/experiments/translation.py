@@ -15,6 +15,7 @@ from mgs.experiments.inputs import DataOptions
 from mgs.experiments.paper import PAPER
 from mgs.experiments.paper import TRANSLATION_COLUMNS as COLUMNS
 from mgs.experiments.study import Run, Study, seeded
+from mgs.training.recipes import RECIPES, RISK
 
 SCALES = ("smoke", "small", "paper")
 NOISES, TEMPERATURES = (0.01, 0.1, 1.0), (1.0, 10.0, 100.0)
@@ -76,8 +77,6 @@ SIZES: dict[str, dict[str, Any]] = {
 #: The paper's choice on IWSLT'14, by a grid over NOISES and TEMPERATURES: when fine-tuning, and from scratch.
 TUNED = {"temperature": "100.0", "noise": 1.0, "noise_scale": "global"}
 FROM_SCRATCH = {"temperature": "1.0", "noise": 1.0, "noise_scale": "global"}
-#: Centres at the gradient of the expected cost instead of the likelihood's.
-RISK = {"guides": ["risk"], "temperature": "100.0", "noise": 0.1, "noise_scale": "global"}
 
 
 def translation(scale: str, data: DataOptions, model: str | None = None) -> Study:
@@ -91,8 +90,8 @@ def translation(scale: str, data: DataOptions, model: str | None = None) -> Stud
         "MGS-SBLEU (train)", "mgs", size["model"], 0, "sbleu", anew | FROM_SCRATCH | size.get("scored", {})
     )
     tuned = [
-        Run(f"MGS-{cost.upper()}{what}", "mgs", "@MLE", 0, cost, tune | options)
-        for what, options in (("", TUNED), (" (guide risk)", RISK))
+        Run(f"MGS-{cost.upper()}{what}", "mgs", "@MLE", 0, cost, options)
+        for what, options in (("", tune | TUNED), (" (guide risk)", RECIPES[RISK] | tune))
         for cost in ("sbleu", "meteor", "edit")
     ]
     tuned += [

@@ -1,5 +1,5 @@
 """Settings that belong together, by name: `MGSConfig(recipe=...)`, `mgs train mgs --recipe NAME`. What is given beside
-a recipe wins over it. Why `dependable` is what it is: `docs/search.md`."""
+a recipe wins over it. Why `dependable` is what it is: `docs/search.md`; what `risk` gains: `docs/translation.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mgs.errors import unknown
 
-PAPER, DEPENDABLE = "paper", "dependable"
+PAPER, DEPENDABLE, RISK = "paper", "dependable", "risk"
 RECIPES: dict[str, dict[str, Any]] = {
     # The published search, which the defaults are.
     PAPER: {},
@@ -36,6 +36,18 @@ RECIPES: dict[str, dict[str, Any]] = {
         "optim": "sgd",
         "learning_rate": 1.0,
         "weight_decay": 0.0,
+    },
+    # For models that end where they should, as in translation: around the gradient of the expected cost of samples,
+    # small steps of Adam, which the weights make smaller where that gradient, at its full length, decodes worse.
+    RISK: {
+        "batch_tokens": 16_384,
+        "guides": ["risk"],
+        "temperature": "100.0",
+        "noise": 0.1,
+        "noise_scale": "global",
+        "learning_rate": 2e-5,
+        "weight_decay": 1e-4,
+        "adam_beta2": 0.98,
     },
 }
 Config = TypeVar("Config")
