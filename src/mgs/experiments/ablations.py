@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mgs.experiments.completion import UNIFORM, ZERO_ONLY, Options, Scale, mgs, mixed, starting, study
+from mgs.experiments.completion import UNDECODED, ZERO_ONLY, Options, Scale, mgs, mixed, starting, study
 from mgs.experiments.inputs import DataOptions
 from mgs.experiments.study import Run, Study, seeded
 from mgs.training.recipes import DEPENDABLE, RECIPES
@@ -16,12 +16,14 @@ AUTO: Options = {"temperature": "auto", "stay": True}
 
 
 def proposal(scale: str, data: DataOptions, model: str | None = None) -> Study:
-    """The mixture, and each of its components alone."""
+    """The mixture, and each of its components alone; and, beyond the paper, the mixture with a tenth of the gradient:
+    the whole of it is a step too long for most models."""
     chosen, mle = starting(scale, data, model)
     rows = [
         mgs(chosen, "LM"),
         mgs(chosen, "LM", "zero only", **ZERO_ONLY),
         mgs(chosen, "LM", "MLE only", components="mle"),
+        mgs(chosen, "LM", "a tenth of MLE", lengths=[0.1]),
     ]
     made = study("proposal", "Components of the proposal", chosen, data, [*mle, *seeded(rows, chosen.seeds)])
     return replace(made, splits=("valid",), figures=("training cost", "deviation of weights"))
@@ -46,7 +48,7 @@ def mixing(scale: str, data: DataOptions, model: str | None = None) -> Study:
 def temperature(scale: str, data: DataOptions, model: str | None = None) -> Study:
     """MGS-LM from nearly uniform weights to nearly one candidate, and with automatic temperature. One seed."""
     chosen, mle = starting(scale, data, model)
-    rows = [mgs(chosen, "LM"), mgs(chosen, "LM", "uniform weights", **UNIFORM)]  # α is 1, and 0
+    rows = [mgs(chosen, "LM"), mgs(chosen, "LM", "uniform weights", **UNDECODED)]  # α is 1, and 0
     rows += [mgs(chosen, "LM", f"α {value}", temperature=value) for value in TEMPERATURES]
     rows.append(mgs(chosen, "LM", "α auto", **AUTO))
     made = study("temperature", "Temperature of the weights", chosen, data, [*mle[:1], *rows])

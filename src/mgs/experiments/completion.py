@@ -26,6 +26,8 @@ Options = Mapping[str, Any]
 MGS: Options = {"log_base": True}
 ZERO_ONLY: Options = {"components": "zero"}
 UNIFORM: Options = {"temperature": "0.0", "density": "none"}
+#: The same where nothing else needs what candidates decode: one token is as good as all.
+UNDECODED: Options = {**UNIFORM, "max_new_tokens": 1, "log_base": False}
 #: Of MLE, for a model that has had it: one update of no length.
 AS_IT_IS: Options = {
     "max_steps": 1,
@@ -165,7 +167,7 @@ def completion(scale: str, data: DataOptions, model: str | None = None) -> Study
     """The main table; two controls, search without the MLE component and with no regard to cost; and what the recipe
     `dependable` comes to."""
     chosen, mle = starting(scale, data, model)
-    controls = [mgs(chosen, "LM", "zero only", **ZERO_ONLY), mgs(chosen, "LM", "uniform weights", **UNIFORM)]
+    controls = [mgs(chosen, "LM", "zero only", **ZERO_ONLY), mgs(chosen, "LM", "uniform weights", **UNDECODED)]
     rows = [*table_rows(chosen), *controls, *(dependable(chosen, cost) for cost in COSTS)]
     made = study("completion", "Text completion, greedy decoding", chosen, data, [*mle, *seeded(rows, chosen.seeds)])
     updates = chosen.recipe["max_steps"]
