@@ -59,6 +59,7 @@ class Scale:
     many: tuple[int, int] = (64, 256)  # how many candidates of low rank they have
     #: Of those that have several gradients: rows enough for each of them to be more than noise.
     large: Options = field(default_factory=lambda: {"batch_tokens": 131_072})
+    step: float = 0.03  # of controls without a search, in gradients clipped to norm 1: smaller models bear longer ones
     note: str = ""
 
 
@@ -104,6 +105,7 @@ SCALES: dict[str, Scale] = {
         timed={"max_steps": 100_000, "eval_steps": 10, "save_steps": 10},
         many=(32, 64),
         large={"batch_tokens": 32_768, "guide_prefixes": 64, "score_prefixes": 32},
+        step=0.25,
         note=(
             "Unlike in the paper, the start is the model that ships with this library, a GPT-2 of 4.9 million "
             "parameters (117) that was trained on Wikipedia and fine-tuned by MLE on docstrings, as it is; text and "

@@ -20,8 +20,7 @@ SECONDS = {"smoke": 1.0, "laptop": 120.0, "small": 60.0, "paper": 3600.0}  # of 
 WATCHED: Options = {"keep_best": False, "patience": 0, "eval_on_start": True}
 
 SEARCH: Options = RECIPES[DEPENDABLE]
-STEP = 0.03  # how long the controls' steps are, in gradients clipped to norm 1
-PLAIN: Options = {"optim": "sgd", "weight_decay": 0.0, "max_grad_norm": 1.0, "learning_rate": STEP}
+PLAIN: Options = {"optim": "sgd", "weight_decay": 0.0, "max_grad_norm": 1.0}
 SHORTEST = 1 / 6  # of a batch, by length of target
 #: One gradient or none, whichever decodes better: no temperature is as high as to let both count.
 GATE: Options = {
@@ -30,7 +29,6 @@ GATE: Options = {
     "likelihood_budget": None,
     "length_unit": "norm",
     "num_gradients": 1,
-    "lengths": [STEP],
     "num_candidates": 2,
     "components": "mle",
     "temperature": "1e9",
@@ -42,10 +40,8 @@ ENDS: Options = {"guides": ["ends"], "num_candidates": 2, "mix": 0.5}
 DECODED: Options = {
     **GATE,
     "guides": ["decoded"],
-    "lengths": [0.01],
     "num_candidates": 1,
     "stay": False,
-    "score_prefixes": 1,
     "score_apart": False,
 }
 
@@ -54,15 +50,16 @@ def search(scale: str, data: DataOptions, model: str | None = None) -> Study:
     """Beyond the paper: each row for the same time, from one start."""
     chosen, mle = starting(scale, data, model)
     watched: Options = {} if scale == "smoke" else {"eval_steps": 3}
-    large, steps = {**chosen.large, **watched}, {**PLAIN, "batch_tokens": chosen.large["batch_tokens"], **watched}
+    large = {**chosen.large, **watched}
+    steps = {**PLAIN, "learning_rate": chosen.step, "batch_tokens": chosen.large["batch_tokens"], **watched}
     searches: dict[str, Options] = {
         "paper recipe": {},
         "dependable": {**SEARCH, **large},
         "zero only": ZERO_ONLY,
         "uniform weights": {**SEARCH, **large, **UNIFORM},
         "ends alone": {**SEARCH, **large, **ENDS},
-        "gate alone": {**GATE, **large},
-        "decoded steps": {**DECODED, **large},
+        "gate alone": {**GATE, **large, "lengths": [chosen.step]},
+        "decoded steps": {**DECODED, **large, "lengths": [chosen.step / 3], "score_prefixes": 1},
     }
     rows = [
         timed(chosen, scale, f"{cost}: {what}", COSTS[cost], options)
