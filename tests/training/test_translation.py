@@ -1,7 +1,10 @@
 """The same trainers on an encoder-decoder model."""
 
+import warnings
+
 import pytest
 import torch
+from transformers import AutoModelForSeq2SeqLM
 
 from mgs.data import load_pairs
 from mgs.models import new_model
@@ -93,3 +96,17 @@ def test_a_budget_of_likelihood_for_a_model_that_no_cost_needs_a_copy_of(model, 
     log = entries(tmp_path)
     assert [(weight == 0) for weight in log[0]["weights"]] == [length < 0 for length in log[0]["lengths"]]
     assert log[0]["refused"] == 3
+
+
+def test_a_model_that_the_library_itself_has_loaded_is_searched_as_one_batch(model, tokenizer, pairs, tmp_path):
+    """Its loader turns the fixed table of positions into a parameter like others, which no batch of candidates can have
+    in common."""
+    model.save_pretrained(tmp_path / "saved")
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved")
+    assert loaded.model.encoder.embed_positions.weight.requires_grad
+    config = MGSConfig(output_dir=str(tmp_path / "run"), max_steps=1, **COMMON)
+    trainer = MGSTrainer(loaded, "sbleu", config, pairs, processing_class=tokenizer)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*one at a time.*")
+        trainer.train()
+    assert not loaded.model.encoder.embed_positions.weight.requires_grad

@@ -4,6 +4,7 @@ from mgs.models.likelihood import log_likelihoods, score, token_log_likelihoods
 from mgs.models.loading import (
     PRESETS,
     check_tokens,
+    freeze_tables,
     load_model,
     load_tokenizer,
     new_model,
@@ -16,6 +17,7 @@ from mgs.models.loading import (
 __all__ = [
     "PRESETS",
     "check_tokens",
+    "freeze_tables",
     "load_model",
     "load_tokenizer",
     "log_likelihoods",

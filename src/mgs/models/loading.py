@@ -71,10 +71,15 @@ def load_model(
             f"the weights of {name!r} are not those of its config.json: {len(wrong)} parameters are missing or of "
             f"another size, such as {wrong[0]!r}"
         )
-    for module in model.modules():
-        if "Sinusoidal" in type(module).__name__:  # a fixed table that loading makes a parameter like others
-            module.requires_grad_(False)
+    freeze_tables(model)
     return model
+
+
+def freeze_tables(model: torch.nn.Module) -> None:
+    """Sinusoidal positions are a fixed table, which loading makes a parameter like others: they are not trained."""
+    for module in model.modules():
+        if "Sinusoidal" in type(module).__name__:
+            module.requires_grad_(False)
 
 
 def new_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

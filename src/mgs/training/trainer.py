@@ -19,7 +19,7 @@ from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import NonFinite, UserError
 from mgs.methods import Key, Outcome
 from mgs.metrics import Evaluation, evaluate_completion, evaluate_translation
-from mgs.models import searched_parameters, window
+from mgs.models import freeze_tables, searched_parameters, window
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.search.directions import norm
 from mgs.training.averaging import Average
@@ -48,6 +48,7 @@ class SequenceTrainer(SavingTrainer):
     ):
         if processing_class is None:
             raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
+        freeze_tables(model)
         if not searched_parameters(model):
             raise UserError("no parameter of the model has requires_grad: there is nothing to train")
         train = as_completions(train_dataset, processing_class, args.context)
