@@ -216,12 +216,13 @@ def test_what_is_frozen_stays_bit_identical(make_trainer, make_model, tmp_path, 
         assert torch.equal(before[name], p) != p.requires_grad, name
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("method", ["mgs", "pg"])
-def test_lora_trains_its_adapters_and_nothing_else(make_trainer, tmp_path, llama, tokenizer, sentences, method):
+def test_lora_trains_its_adapters_and_nothing_else(make_trainer, tmp_path, llama, tokenizer, sentences, method, dtype):
     adapted = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = get_peft_model(copy.deepcopy(llama), adapted)
+        model = get_peft_model(copy.deepcopy(llama).to(dtype), adapted)  # the adapters are fp32 all the same
     trainer = make_trainer(
         method,
         tmp_path,
@@ -355,6 +356,8 @@ def test_a_trainer_says_what_it_misses(make_trainer, make_model, letters, word_t
     model.requires_grad_(False)
     with pytest.raises(UserError, match="no parameter of the model has requires_grad"):
         make_trainer("mgs", tmp_path, model=model)
+    with pytest.raises(UserError, match=r"weights are torch.bfloat16, .* load it with dtype=torch.float32"):
+        make_trainer("mgs", tmp_path, model=make_model().to(torch.bfloat16))
     with pytest.raises(UserError, match="unknown cost 'edti': did you mean 'edit'"):
         make_trainer("mgs", tmp_path, "edti")
     with pytest.raises(UserError, match="dataset is empty"):

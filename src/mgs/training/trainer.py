@@ -49,8 +49,7 @@ class SequenceTrainer(SavingTrainer):
         if processing_class is None:
             raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
         freeze_tables(model)
-        if not searched_parameters(model):
-            raise UserError("no parameter of the model has requires_grad: there is nothing to train")
+        check_parameters(model)
         train = as_completions(train_dataset, processing_class, args.context)
         held_out = None if eval_dataset is None else as_completions(eval_dataset, processing_class, args.context)
         check_window(model, train)
@@ -202,6 +201,19 @@ class SequenceTrainer(SavingTrainer):
         if chosen is None:
             raise UserError("there is nothing to evaluate on: give an eval_dataset")
         return as_completions(chosen, self.processing_class, self.args.context)
+
+
+def check_parameters(model: nn.Module) -> None:
+    """There must be some to train, in a precision that keeps what training adds to them."""
+    searched = searched_parameters(model)
+    if not searched:
+        raise UserError("no parameter of the model has requires_grad: there is nothing to train")
+    coarse = next((p.dtype for p in searched.values() if p.dtype in (torch.float16, torch.bfloat16)), None)
+    if coarse is not None:
+        raise UserError(
+            f"the model's weights are {coarse}, in which most of an update is rounded away: load it with "
+            "dtype=torch.float32 (gradients can still be in bf16, with bf16=True), or train a LoRA of it"
+        )
 
 
 def check_window(model: nn.Module, data: Completions) -> None:
