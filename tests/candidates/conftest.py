@@ -7,6 +7,14 @@ import torch
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BlenderbotConfig,
+    BlenderbotForConditionalGeneration,
+    CohereConfig,
+    CohereForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -15,6 +23,8 @@ from transformers import (
     MambaForCausalLM,
     MarianConfig,
     MarianMTModel,
+    MixtralConfig,
+    MixtralForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -117,6 +127,20 @@ def _llama():
     )
 
 
+LAYERS = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32}
+
+
+def _gemma():
+    sizes = {"intermediate_size": 24, "num_key_value_heads": 2, "head_dim": 4}
+    return GemmaForCausalLM(GemmaConfig(**LAYERS, **sizes, **CAUSAL))
+
+
+def _mixtral():
+    """Of experts that see the rows they are sent, no matter whose those are."""
+    sizes = {"intermediate_size": 24, "num_key_value_heads": 2, "num_local_experts": 3}
+    return MixtralForCausalLM(MixtralConfig(**LAYERS, **sizes, **CAUSAL))
+
+
 def _t5():
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "vocab_size": WORDS}
     return T5ForConditionalGeneration(T5Config(pad_token_id=23, eos_token_id=0, decoder_start_token_id=23, **sizes))
@@ -136,7 +160,14 @@ MAKERS = {
     "llama": _llama,
     "bart": lambda: BartForConditionalGeneration(BartConfig(**TRANSLATING)),
     "marian": lambda: MarianMTModel(MarianConfig(scale_embedding=True, **TRANSLATING)),
+    # What these do with parameters apart from rows: norms that add 1 or cast, matrices turned round, positions and
+    # biases looked up by indices that all rows share.
+    "gemma": _gemma,
+    "cohere": lambda: CohereForCausalLM(CohereConfig(intermediate_size=24, num_key_value_heads=2, **LAYERS, **CAUSAL)),
+    "falcon": lambda: FalconForCausalLM(FalconConfig(**LAYERS, **CAUSAL)),
+    "blenderbot": lambda: BlenderbotForConditionalGeneration(BlenderbotConfig(**TRANSLATING)),
     "t5": _t5,
+    "mixtral": _mixtral,
     "mamba": lambda: MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, state_size=4, **CAUSAL)),
     "lora": _lora,
 }

@@ -299,7 +299,7 @@ def test_what_filled_the_memory_is_gone_before_the_next_try(
 def test_one_at_a_time_takes_fewer_rows_when_memory_is_short(
     tries, make_model, make_proposal, make_task, batch_of, prefixes
 ):
-    model = make_model("t5")
+    model = make_model("mixtral")
     proposal, batch, candidates = make_proposal(model, num=2), batch_of(prefixes), Candidates(make_task(SAMPLE))
     with pytest.warns(UserWarning, match="one at a time"):
         expected = candidates.decode(model, proposal, [0, 1], batch)

@@ -56,9 +56,27 @@ def test_a_batch_of_candidates_decodes_what_copies_decode(
     compare(model, make_proposal(model, **FORMS[form]), decoder, prefixes)
 
 
+@pytest.mark.parametrize("form", ["dense", "rank 1"])
+@pytest.mark.parametrize("decoder", DECODERS, ids=str)
+@pytest.mark.parametrize("kind", ["gemma", "cohere", "falcon", "blenderbot", "t5", "mamba"])
+def test_and_so_do_those_of_models_that_use_parameters_apart_from_rows(
+    kind, decoder, form, make_model, make_proposal, prefixes, compare
+):
+    model = make_model(kind)
+    compare(model, make_proposal(model, **FORMS[form]), decoder, prefixes)
+
+
+@pytest.mark.parametrize("form", ["dense", "rank 1"])
+@pytest.mark.parametrize("kind", ["gemma", "cohere", "falcon", "blenderbot", "t5", "mamba"])
+def test_with_as_many_positions_as_rows_nothing_is_mistaken(kind, form, make_model, make_proposal, prefixes, compare):
+    """Five candidates and θ, a prefix of six tokens; and room for more than as many new ones."""
+    model = make_model(kind)
+    compare(model, make_proposal(model, **FORMS[form]), SAMPLE, [prefixes[3]], room=12)
+
+
 @pytest.mark.parametrize("form", ["dense", "rank 1", "shared"])
 @pytest.mark.parametrize("decoder", [GREEDY, SAMPLE], ids=str)
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "lora"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gemma", "falcon", "lora"])
 def test_rows_may_leave_early(
     kind, decoder, form, make_model, make_proposal, make_task, batch_of, prefixes, compare, share, monkeypatch
 ):

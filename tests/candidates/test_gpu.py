@@ -6,7 +6,22 @@ from types import ModuleType
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
+    GemmaConfig,
+    GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from mgs import kernels
 from mgs.candidates import Candidates, Task, forms, fused, perturbed, values
@@ -100,6 +115,26 @@ def marian():
     return MarianMTModel(MarianConfig(d_model=32, max_position_embeddings=64, **sizes, **tokens))
 
 
+def gemma():
+    return GemmaForCausalLM(GemmaConfig(num_key_value_heads=2, head_dim=8, intermediate_size=48, **WIDE, **COMMON))
+
+
+def cohere():
+    return CohereForCausalLM(CohereConfig(num_key_value_heads=2, intermediate_size=48, **WIDE, **COMMON))
+
+
+def falcon():
+    return FalconForCausalLM(FalconConfig(**WIDE, **COMMON))
+
+
+def t5():
+    sizes = {"vocab_size": 97, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+    return T5ForConditionalGeneration(T5Config(pad_token_id=2, eos_token_id=0, decoder_start_token_id=2, **sizes))
+
+
+WIDE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+
+
 def lora():
     return get_peft_model(gpt2(), LoraConfig(r=4, target_modules=["c_attn"], init_lora_weights=False))
 
@@ -186,6 +221,19 @@ def shrinking(monkeypatch):
         lambda loop, model, kept, num: sizes.append(len(kept)) or go_on(loop, model, kept, num),
     )
     return sizes
+
+
+@pytest.mark.parametrize("make", [gemma, cohere, falcon, t5])
+@pytest.mark.parametrize("form", [{}, {"rank": 1}], ids=["dense", "thin"])
+@pytest.mark.parametrize("decoder", ["greedy", "sample,top_k=20"])
+def test_and_those_of_models_that_use_parameters_apart_from_rows(plain_kernels, make, form, decoder):
+    model, decoder = made(make), Decoder.parse(decoder)
+    engine = Candidates(Task(Ids(), decoder, Cost.of("edit"), CAP))
+    batch = Batch([Example(prefix, (1, 0)) for prefix in PREFIXES])
+    for _ in range(2):
+        found = engine.decode(model, proposal_of(model, **form), [*range(5), None], batch, (7,))
+        assert found == one_by_one(model, proposal_of(model, **form), decoder)
+    assert list(engine._why_not.values()) == [None]
 
 
 @MODELS

@@ -46,7 +46,7 @@ def one_nll(model, batch):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "marian", "bart", "t5", "lora"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gemma", "falcon", "marian", "bart", "blenderbot", "t5", "lora"])
 @pytest.mark.filterwarnings("ignore:candidates of T5")
 def test_they_are_those_of_copies(kind, form, make_model, make_proposal, make_task, batch, copied):
     model = make_model(kind)

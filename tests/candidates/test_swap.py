@@ -8,7 +8,8 @@ from torch import nn
 from mgs.candidates import perturbed
 from mgs.candidates.forms import stand_ins
 from mgs.candidates.groups import Groups, NotByRows
-from mgs.candidates.swap import PerCandidate, swapped, watched
+from mgs.candidates.stand_in import PerCandidate
+from mgs.candidates.swap import swapped, watched
 from mgs.candidates.values import Factored, Stack
 from mgs.models import searched_parameters
 from mgs.search import Proposal, ProposalForm
@@ -124,10 +125,47 @@ def test_a_matrix_of_low_rank_may_be_used_elementwise(name, groups):
     torch.testing.assert_close(function(x, weight), per_row(groups, function, x, [theta + a.mT @ b]))
 
 
-@pytest.mark.parametrize("function", [torch.exp, torch.sum, lambda w: w.float(), lambda w: w[0], lambda w: w + w])
-def test_a_function_of_a_parameter_alone_is_refused(function, groups):
-    with pytest.raises(NotByRows, match="of a parameter alone"):
-        function(PerCandidate(draw(D), Stack(draw(K, D)), groups))
+ALONE = {
+    "exp": torch.exp,
+    "sum": torch.sum,
+    "cast": lambda w: w.double(),
+    "part": lambda w: w[1:],
+    "w + w": lambda w: w + w,
+    "1 + w": lambda w: 1.0 + w.float(),
+    "w T": lambda w: w.T,
+    "turned": lambda w: w.transpose(0, 1)[None],
+    "two": lambda w: torch.split(w, 2)[1],
+    "looked up": lambda w: F.embedding(torch.tensor([[0, 1, 1], [1, 0, 2]]), w),
+}
+
+
+@pytest.mark.parametrize("values", ["dense", "rank 1"])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_function_of_a_parameter_alone_is_that_of_each_candidates_own(name, values, groups):
+    function, theta, a, b = ALONE[name], draw(E, D), draw(K, 1, E, seed=1), draw(K, 1, D, seed=2)
+    stack = theta + a.mT @ b
+    own = Stack(stack) if values == "dense" else Factored([theta], [None], [0, K], torch.zeros(K), a, b)
+    found = function(PerCandidate(theta, own, groups))
+    assert isinstance(found, PerCandidate)
+    assert (found.shape, found.dtype) == (function(theta).shape, function(theta).dtype)
+    for k in range(K):
+        torch.testing.assert_close(found.own.one(k).to(found.dtype), function(stack[k]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_comes_of_it_meets_rows_as_a_parameter_does(rank, groups):
+    """A matrix turned round, of both forms; and one that has a place for rows of its own."""
+    theta, a, b = draw(E, D), draw(K, rank, E, seed=1), draw(K, rank, D, seed=2)
+    own = Factored([theta], [None], [0, K], torch.zeros(K), a, b) if rank else Stack(theta.repeat(K, 1, 1))
+    weight, x = PerCandidate(theta, own, groups), draw(groups.rows, T, D)
+    stacks = [theta + a.mT @ b]
+    for function in (lambda x, w: x @ w.T, lambda x, w: x + w.exp().sum(0)[None, None], lambda x, w: x - (1 + w[0])):
+        torch.testing.assert_close(function(x, weight), per_row(groups, function, x, stacks), rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_tensor_cannot_be_one_of_each(groups):
+    with pytest.raises(NotByRows, match="tolist of a parameter alone is no tensor"):
+        PerCandidate(draw(D), Stack(draw(K, D)), groups).tolist()
 
 
 def test_a_stand_in_looks_like_the_parameter(groups):

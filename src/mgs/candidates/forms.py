@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mgs import kernels
 from mgs.candidates.groups import Groups
-from mgs.candidates.swap import PerCandidate
+from mgs.candidates.stand_in import PerCandidate
 from mgs.candidates.values import Factored, Stack, Values
 from mgs.search import Centre, Proposal
 from mgs.search.noise import LowRankNoise, Thin

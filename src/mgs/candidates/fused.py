@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mgs.candidates.swap import normalised
+from mgs.candidates.stand_in import normalised
 
 TOLERANCE = 1e-4
 ROTARY = "apply_rotary_pos_emb"  # the library's name for it, in the module of every model that has one

@@ -15,7 +15,8 @@ from mgs.candidates.forms import Number, stand_ins
 from mgs.candidates.fused import fused
 from mgs.candidates.groups import Groups
 from mgs.candidates.siblings import join, siblings
-from mgs.candidates.swap import PerCandidate, swapped, watched
+from mgs.candidates.stand_in import PerCandidate
+from mgs.candidates.swap import swapped, watched
 from mgs.candidates.values import Factored, Planes, Stack, Values
 from mgs.decoding import Decoder
 from mgs.decoding.graph import Loops

@@ -72,5 +72,7 @@ class Groups:
     def spread(self, values_K: Tensor, like: Tensor) -> Tensor:
         """One value (of any shape) a candidate → one a row of `like`, ready to broadcast over its middle dimensions."""
         rows = values_K[self.index(like.shape[0], values_K.device)]
+        if rows.ndim > like.ndim:  # values that have a place for rows themselves, of size 1
+            rows = rows.squeeze(1)
         middle = like.ndim - rows.ndim
         return rows.reshape(rows.shape[0], *[1] * middle, *rows.shape[1:])

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from mgs.candidates.groups import Groups
 from mgs.candidates.perturbed import perturbed
-from mgs.candidates.swap import PerCandidate, swapped, watched
+from mgs.candidates.stand_in import PerCandidate
+from mgs.candidates.swap import APART, swapped, watched
 from mgs.candidates.values import Stack
 from mgs.models import searched_parameters
 from mgs.search.directions import normal
@@ -39,6 +40,7 @@ def swappable(model: nn.Module) -> str | None:
         ins = {name: PerCandidate(parameters[name], Stack(stack), groups) for name, stack in stacks.items()}
         with swapped(model, ins), watched(model, groups):
             found = model(**inputs).logits.float()
+        APART[model] = frozenset(name for name, stand_in in ins.items() if stand_in.apart)
         wanted = torch.cat(expected)
         gap = float((found - wanted).abs().max() / wanted.std())
     except Exception as error:

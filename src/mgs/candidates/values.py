@@ -3,6 +3,7 @@
     Stack       K tensors, one a candidate
     Planes      the same on a GPU: θ in bf16 once, and what each candidate differs from it
     Factored    θ + s_k g_j + σ a_k b_kᵀ: one or two dense matrices, however many candidates
+    Transposed  one of these, the other way round
 
 Each can do what a model does with a parameter: multiply rows with it, look rows up in it, or hand out one candidate's.
 """
@@ -77,6 +78,26 @@ class Stack:
 
     def one(self, k: int) -> Tensor:
         return self.tensors_K[k]
+
+
+@dataclass
+class Transposed:
+    """A matrix the other way round."""
+
+    values: Values
+
+    def times(self, rows_NI: Tensor, groups: Groups, transposed: bool, bias_KO: Tensor | None) -> Tensor:
+        return self.values.times(rows_NI, groups, not transposed, bias_KO)
+
+    def lookup(self, ids: Tensor, groups: Groups) -> Tensor:
+        return Stack(torch.stack([self.one(k) for k in range(groups.num)])).lookup(ids, groups)
+
+    def one(self, k: int) -> Tensor:
+        return self.values.one(k).T
+
+
+def transposed(values: Values) -> Values:
+    return Stack(values.tensors_K.mT) if isinstance(values, Stack) else Transposed(values)
 
 
 @dataclass
