@@ -19,8 +19,8 @@ RULE = (
 )
 CANDIDATE_RULE = (
     "Of the update that would have come next after each run: the first candidate of each component, its cost over the "
-    "whole batch, and its continuation of the first prefix on which one ends and the other does not (or else of the "
-    "first on which they differ, or else of the first)."
+    "whole batch, and its continuation of the first prefix on which some end and some do not (or else of the first on "
+    "which they differ, or else of the first)."
 )
 
 
@@ -54,8 +54,8 @@ def candidates(study: Study, out: Path) -> str:
     for row in study.rows:
         run = next(run for run in study.runs if run.row == row)
         found = read_json(out / run.name / CANDIDATES).get("candidates", [])
-        if len(found) == 2:
-            i = telling(*(candidate["continuations"] for candidate in found))
+        if len(found) > 1:
+            i = telling([candidate["continuations"] for candidate in found])
             lines += [f"**{row}.** Prefix: {shown(found[0]['continuations'][i]['prefix'])}", ""]
             lines += [
                 f"- **{c['component']}**, cost {c['cost']:.4g}: {written(c['continuations'][i])}" for c in found
@@ -63,10 +63,13 @@ def candidates(study: Study, out: Path) -> str:
     return "\n".join(lines)
 
 
-def telling(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> int:
-    pairs = list(zip(one, other, strict=True))
-    ends = (i for i, (a, b) in enumerate(pairs) if a["ended"] != b["ended"])
-    differs = (i for i, (a, b) in enumerate(pairs) if a["text"] != b["text"])
+def telling(candidates: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+    """The first prefix on which some end and some do not, or on which they differ, or the first."""
+    together = list(zip(*candidates, strict=True))
+    ends, differs = (
+        (i for i, each in enumerate(together) if len({continuation[what] for continuation in each}) > 1)
+        for what in ("ended", "text")
+    )
     return next(ends, next(differs, 0))
 
 
