@@ -65,12 +65,12 @@ def candidates(study: Study, out: Path) -> str:
 
 def telling(candidates: Sequence[Sequence[Mapping[str, Any]]]) -> int:
     """The first prefix on which some end and some do not, or on which they differ, or the first."""
-    together = list(zip(*candidates, strict=True))
-    ends, differs = (
-        (i for i, each in enumerate(together) if len({continuation[what] for continuation in each}) > 1)
-        for what in ("ended", "text")
-    )
-    return next(ends, next(differs, 0))
+
+    def differ(what: str) -> list[int]:
+        together = enumerate(zip(*candidates, strict=True))
+        return [i for i, each in together if len({continuation[what] for continuation in each}) > 1]
+
+    return next(iter([*differ("ended"), *differ("text"), 0]))
 
 
 def written(continuation: Mapping[str, Any]) -> str:
