@@ -1,3 +1,4 @@
+import copy
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,52 @@ def test_strings_texts_and_examples_are_the_same_dataset(word_tokenizer):
     assert as_completions(ready, word_tokenizer) is ready
 
 
+#: Users are `u`, assistants `m`; each message ends with ⟨eos⟩, and a line with one more `z`.
+TEMPLATE = """{% for m in messages %}{{ 'u ' if m.role == 'user' else 'm ' }}{{ m.content + ' <eos> ' }}{% endfor %}\
+{{ 'm' if add_generation_prompt else 'z' }}"""
+
+
+@pytest.fixture
+def chatting(word_tokenizer):
+    tokenizer = copy.deepcopy(word_tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def said(role, content):
+    return {"role": role, "content": content}
+
+
+def test_a_chat_is_split_before_its_last_message_as_the_template_writes_it(chatting):
+    question, answer = [said("user", "a b")], [said("assistant", "c d")]
+    expected = Example((21, 1, 2, 0, 13), (3, 4, 0), {"weight": 2})  # and no z: what follows ⟨eos⟩ is not generated
+    assert list(as_completions([{"messages": question + answer, "weight": 2}], chatting)) == [expected]
+    rows = [{"prompt": question, "completion": answer, "weight": 2}]
+    assert list(as_completions(rows, chatting)) == [expected]
+    (longer,) = as_completions([{"messages": question + answer + question + answer}], chatting)
+    assert (longer.prefix, longer.target) == ((21, 1, 2, 0, 13, 3, 4, 0, 21, 1, 2, 0, 13), (3, 4, 0))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"messages": [said("user", "a")]}, "'messages' must hold two or more in every row"),
+        ({"messages": "a"}, "'messages' must hold two or more in every row"),
+        ({"prompt": [said("user", "a")], "completion": None}, "the chat template cannot write"),
+        ({"messages": [said("user", "a"), {"role": "assistant"}]}, "the chat template cannot write"),
+    ],
+)
+def test_chats_that_cannot_be_written_get_a_sentence(row, problem, chatting):
+    with pytest.raises(UserError, match=problem):
+        as_completions([row], chatting)
+
+
+def test_a_template_that_takes_back_what_it_wrote_is_refused(chatting):
+    chatting.chat_template = "{{ 'a' if messages | length == 1 else 'b' }} c d"
+    with pytest.raises(UserError, match="writes a prompt otherwise where an answer follows"):
+        as_completions([{"messages": [said("user", "a"), said("assistant", "b")]}], chatting)
+
+
 def test_prompt_and_completion_are_split_where_the_user_did(word_tokenizer):
     rows = [{"prompt": "a b", "completion": "c"}, {"prompt": "d", "completion": "", "weight": 2}]
     assert as_completions(rows, word_tokenizer).examples == [
@@ -105,7 +152,11 @@ WRONG = {
     "empty": ([], r"dataset is empty"),
     "not iterable": (3, r"cannot read examples from a int"),
     "neither strings nor mappings": ([1, 2], r"string or a mapping of columns, got int"),
-    "other columns": ([{"source": "a", "target": "b"}], r"'text', or 'prompt' and 'completion'; got source, target"),
+    "other columns": (
+        [{"source": "a", "target": "b"}],
+        "and 'completion', or 'messages'; got source, target",
+    ),
+    "a chat without template": ([{"messages": [{"role": "user", "content": "a"}] * 2}], "need .* with a chat template"),
     "missing value": ([{"text": "a b c d"}, {"text": None}], r"column 'text' must hold a string.*None"),
     "missing column": (
         [{"prompt": "a", "completion": "b"}, {"prompt": "a"}],

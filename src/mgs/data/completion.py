@@ -91,7 +91,8 @@ def completions_from_lines(
 
 
 def as_completions(dataset: Any, tokenizer: PreTrainedTokenizerBase, context: int = CONTEXT) -> Completions:
-    """What the trainers take: `Completions`, strings, or rows with `text`, or with `prompt` and `completion`.
+    """What the trainers take: `Completions`, strings, or rows with `text`, with `prompt` and `completion`, or with
+    `messages`, of which the last is the completion. A prompt and its completion are strings, or lists of messages.
 
     Any other column of a row reaches the cost by its name.
     """
@@ -110,8 +111,13 @@ def as_completions(dataset: Any, tokenizer: PreTrainedTokenizerBase, context: in
         lines = [_string(row, "text") for row in rows]
         return completions_from_lines(lines, tokenizer, context, columns=[_extra_columns(row) for row in rows])
     if {"prompt", "completion"} <= set(rows[0]):
-        return Completions([_from_prompt(row, tokenizer) for row in rows])
-    raise UserError(f"a dataset needs a column 'text', or 'prompt' and 'completion'; got {', '.join(rows[0])}")
+        chat = isinstance(rows[0]["prompt"], list)
+        return Completions([(_from_chat if chat else _from_prompt)(row, tokenizer) for row in rows])
+    if "messages" in rows[0]:
+        return Completions([_from_chat(_as_prompt(row), tokenizer) for row in rows])
+    raise UserError(
+        f"a dataset needs a column 'text', or 'prompt' and 'completion', or 'messages'; got {', '.join(rows[0])}"
+    )
 
 
 def _rows(dataset: Any) -> Iterable[Any]:
@@ -128,7 +134,7 @@ def _string(row: Mapping[str, Any], name: str) -> str:
 
 
 def _extra_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("text", "prompt", "completion")}
+    return {name: value for name, value in row.items() if name not in ("text", "prompt", "completion", "messages")}
 
 
 def _from_prompt(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Example:
@@ -137,6 +143,31 @@ def _from_prompt(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> 
     if not prefix:
         raise UserError(f"a prompt without tokens: {row['prompt']!r} (each example needs at least one)")
     return Example(tuple(prefix), (*target, end_of_sequence(tokenizer)), _extra_columns(row))
+
+
+def _as_prompt(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A conversation, cut before its last message."""
+    messages = row.get("messages")
+    if not isinstance(messages, list) or len(messages) < 2:
+        raise UserError(f"the column 'messages' must hold two or more in every row, but one row is {dict(row)!r}")
+    return {**row, "prompt": messages[:-1], "completion": messages[-1:]}
+
+
+def _from_chat(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Example:
+    """Messages as the tokenizer's chat template writes them: X up to where the answer begins, Y to its ⟨eos⟩."""
+    if not tokenizer.chat_template:
+        raise UserError("messages need a tokenizer with a chat template: give strings, or set tokenizer.chat_template")
+    write: Any = tokenizer.apply_chat_template
+    try:
+        prefix = write(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
+        whole = write([*row["prompt"], *row["completion"]], return_dict=True)["input_ids"]
+    except Exception as error:  # templates are programs, and say what they like
+        raise UserError(f"the chat template cannot write {dict(row)!r}: {error}") from None
+    if whole[: len(prefix)] != prefix:
+        raise UserError(f"the chat template writes a prompt otherwise where an answer follows: {dict(row)!r}")
+    eos = end_of_sequence(tokenizer)
+    target = [*whole[len(prefix) :], eos]
+    return Example(tuple(prefix), tuple(target[: target.index(eos) + 1]), _extra_columns(row))
 
 
 def end_of_sequence(tokenizer: PreTrainedTokenizerBase) -> int:
