@@ -1,12 +1,14 @@
 import gzip
+import json
 import lzma
+import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from mgs.data import sources
-from mgs.data.sources import load_lines, split_of
+from mgs.data import load_completions, sources
+from mgs.data.sources import load_lines, load_rows, split_of
 from mgs.errors import UserError
 
 TEXT = "First line. \n\n = A heading = \n  \n\tSecond line, with a form feed\x0c inside.\nThird: ¿é?\n\n"
@@ -173,7 +175,7 @@ def test_what_the_hub_does_not_have_is_an_error_with_the_hubs_reason(hub):
         UserError, match=r"unknown data 'nobody/nothing'.*hub says: Dataset .* doesn't exist on the Hub$"
     ):
         load_lines("nobody/nothing", "train")
-    with pytest.raises(UserError, match=r"no column 'text' \(it has: sentence\)"):
+    with pytest.raises(UserError, match=r"no column 'text', nor .* \(it has: sentence\)"):
         load_lines("other/columns", "train")
 
 
@@ -181,3 +183,52 @@ def test_without_the_datasets_library_an_unknown_name_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"unknown data 'docstring'.*pip install datasets"):
         load_lines("docstring")
+
+
+# -- rows -----------------------------------------------------------------------------------------------------------
+
+ROWS = [{"prompt": f"a b {'c ' * i}".strip(), "completion": "d e", "number": i} for i in range(200)]
+
+
+@pytest.fixture
+def write_rows(tmp_path):
+    return lambda name, rows=ROWS: write(tmp_path / name, "\n".join(map(json.dumps, rows)))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.ndjson", "rows.jsonl.gz", "rows.jsonl.xz"])
+def test_files_of_json_give_rows_split_like_lines(name, write_rows):
+    file = write_rows(name)
+    assert load_rows(file) == ROWS
+    parts = [load_rows(file, split) for split in ("train", "valid", "test")]
+    assert sorted(row["number"] for part in parts for row in part) == list(range(200))
+
+
+def test_so_do_folders_of_them(write_rows, tmp_path):
+    write_rows("train.jsonl")
+    write_rows("valid.jsonl", ROWS[:3])
+    write(tmp_path / "test.txt", TEXT)
+    assert (load_rows(str(tmp_path), "train"), load_rows(str(tmp_path), "valid")) == (ROWS, ROWS[:3])
+    assert load_rows(str(tmp_path), "test") is None
+
+
+def test_lines_are_no_rows(tmp_path, hub):
+    assert load_rows("docstrings") is None
+    assert load_rows(write(tmp_path / "lines.txt", TEXT)) is None
+    assert load_rows("some/corpus", "train") is None
+
+
+@pytest.mark.parametrize("line", ["{broken", "[1, 2]", '"text"'])
+def test_a_line_that_is_no_object_is_shown(line, tmp_path):
+    with pytest.raises(UserError, match=re.escape(f"a JSON object a line, but one line is {line!r}")):
+        load_rows(write(tmp_path / "rows.jsonl", line))
+
+
+def test_rows_become_examples_with_their_columns(write_rows, word_tokenizer):
+    file = write_rows("rows.jsonl", ROWS[:9])
+    found = load_completions(file, word_tokenizer, max_length=9, min_length=6)
+    assert [(e.prefix, e.target, e.columns) for e in found] == [
+        ((1, 2, *[3] * i), (4, 5, 0), {"number": i}) for i in range(1, 5)
+    ]
+    assert (found.num_discarded, found.name) == (5, "rows.jsonl≥6")
+    with pytest.raises(UserError, match=r"none of the 9 rows of 'rows.jsonl' has 0 to 4 tokens"):
+        load_completions(file, word_tokenizer, max_length=4)

@@ -2,7 +2,7 @@
 
 from mgs.data.batches import BatchStream, drawn_apart, packed, token_batches
 from mgs.data.completion import CONTEXT, Completions, as_completions, completions_from_lines, load_completions
-from mgs.data.sources import load_lines
+from mgs.data.sources import load_lines, load_rows
 from mgs.data.translation import Translations, load_pairs, load_sentences, translations_from_pairs
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "load_completions",
     "load_lines",
     "load_pairs",
+    "load_rows",
     "load_sentences",
     "packed",
     "token_batches",

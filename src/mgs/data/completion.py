@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from mgs.data.sources import load_lines
+from mgs.data.sources import load_lines, load_rows
 from mgs.errors import UserError
 from mgs.types import Example
 
@@ -48,12 +49,25 @@ def load_completions(
     min_length: int = 0,
 ) -> Completions:
     """Examples from a source (see `mgs.data.sources`); `min_length` leaves out sequences of fewer tokens."""
-    lines = load_lines(source, split, drop_headings)
     name = source.rstrip("/").split("/")[-1]
     name += f"@{split}" if split != "all" else ""
     name += f"≥{min_length}" if min_length else ""
+    rows = load_rows(source, split)
+    if rows is not None:
+        return _fitting(as_completions(rows, tokenizer, context), name, max_length, min_length)[:max_examples]
+    lines = load_lines(source, split, drop_headings)
     completions = completions_from_lines(lines, tokenizer, context, name, max_length, min_length=min_length)
     return completions[:max_examples]
+
+
+def _fitting(found: Completions, name: str, max_length: int | None, min_length: int) -> Completions:
+    """Those whose prefix and target together have so many tokens: an answer that is cut would be another."""
+    kept = [e for e in found if min_length <= len(e.prefix) + len(e.target) <= (max_length or math.inf)]
+    if not kept:
+        raise UserError(
+            f"none of the {len(found)} rows of {name!r} has {min_length} to {max_length} tokens, the model's window"
+        )
+    return Completions(kept, found.num_discarded + len(found) - len(kept), name)
 
 
 def completions_from_lines(

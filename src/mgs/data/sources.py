@@ -1,13 +1,15 @@
 """Where sequences come from: the embedded corpus, text files, folders of them, or a `datasets` name.
 
 A source is one string, so that a command line, a YAML file and Python name data alike. Each gives one sequence a
-line. Sources without splits of their own are split by a hash of the line, so that adding lines moves none.
+line, or, as JSON Lines and some datasets, rows of columns. Sources without splits of their own are split by a hash of
+the line, so that adding lines moves none.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import lzma
 import zlib
 from collections.abc import Callable
@@ -23,6 +25,8 @@ HELD_OUT_PERCENT = 5  # of the lines for `valid`, and as many for `test`
 SPLIT_WORDS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 HUB_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
 NO_SPLIT = f"{HELD_OUT_PERCENT}% of the lines each are for valid and test: give more lines, or files of their own"
+ROWS = (".jsonl", ".ndjson")  # files of a JSON object a line, also compressed
+COLUMNS = ({"prompt", "completion"}, {"messages"})  # that make a dataset without `text` one of rows
 OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open}
 
 
@@ -50,6 +54,30 @@ def load_lines(source: str, split: str = "all", drop_headings: bool = False) -> 
         why = "it holds no line that is not blank" if split == "all" else NO_SPLIT
         raise UserError(f"no sequences in {source!r} (split {split!r}): {why}")
     return lines
+
+
+def load_rows(source: str, split: str = "all") -> list[dict[str, Any]] | None:
+    """The rows of a source that has columns; None where it is one of lines."""
+    path = Path(source)
+    file = _file_for_split(path, split) if path.is_dir() else path
+    if file.is_file():
+        if not any(suffix in ROWS for suffix in file.suffixes[-2:]):
+            return None
+        return [_row(line, file) for line in load_lines(source, split)]
+    if source == "docstrings" or path.suffix or source.startswith((".", "/", "~")):
+        return None
+    dataset = load_hub(source, split, ["docstrings"])
+    return list(dataset) if any(columns <= {*dataset.column_names} for columns in COLUMNS) else None
+
+
+def _row(line: str, file: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{file} is to hold a JSON object a line, but one line is {line[:80]!r}: {error}") from None
+    if not isinstance(row, dict):
+        raise UserError(f"{file} is to hold a JSON object a line, but one line is {line[:80]!r}")
+    return row
 
 
 def read_text_lines(path: Path) -> list[str]:
@@ -95,7 +123,8 @@ def _file_for_split(folder: Path, split: str) -> Path:
 def _hub_lines(name: str, split: str) -> list[str]:
     dataset = load_hub(name, split, ["docstrings"])
     if "text" not in dataset.column_names:
-        raise UserError(f"dataset {name!r} has no column 'text' (it has: {', '.join(dataset.column_names)})")
+        wanted = "'text', nor 'prompt' and 'completion', nor 'messages'"
+        raise UserError(f"dataset {name!r} has no column {wanted} (it has: {', '.join(dataset.column_names)})")
     return list(dataset["text"])
 
 

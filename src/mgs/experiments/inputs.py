@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mgs.costs import COST_NAMES, CostFunction
-from mgs.data import Completions, load_completions, load_lines, load_pairs, load_sentences
+from mgs.data import Completions, load_completions, load_lines, load_pairs, load_rows, load_sentences
 from mgs.errors import UserError, at_least, unknown
 from mgs.models import PRESETS, check_tokens, load_model, load_tokenizer, train_tokenizer, window
 from mgs.models.likelihood import is_encoder_decoder
@@ -76,7 +76,8 @@ class DataOptions(PairOptions):
 
     task: str | None = option(None, "Task: completion or translation (default: what the model is for).")
     data: str | None = option(
-        None, "Sequences, one a line: a file, a folder, or a `datasets` name (default: docstrings, or cldr for pairs)."
+        None,
+        "Sequences, one a line, or .jsonl rows: a file, a folder, a `datasets` name (default: docstrings, or cldr).",
     )
     drop_headings: bool = option(False, "Leave out lines that are headings, ` = Title = `.")
     min_length: int = option(0, "Leave out sequences of fewer tokens, the end counted.")
@@ -140,6 +141,8 @@ class DataOptions(PairOptions):
     def lines(self, split: str) -> list[str]:
         """The text alone, to train a tokenizer on."""
         if not self.translates:
+            if load_rows(self.source, split) is not None:
+                raise UserError(f"a tokenizer is trained on lines of text, not on rows as in {self.source!r}: name one")
             return list(load_lines(self.source, split))
         return [side for pair in load_sentences(self.source, split, **self.how_to_read()) for side in pair]
 
