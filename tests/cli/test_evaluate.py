@@ -56,3 +56,16 @@ def test_a_model_of_another_vocabulary_has_no_lm_columns_by_default(call, flags)
 )
 def test_a_mistake_is_refused(refused, flags, argv, message):
     assert message in refused("evaluate", *flags, *argv)
+
+
+def test_a_run_is_asked_about_what_it_was_trained_on(call, small_run, here):
+    assert call("train", "mle", *small_run, "--decoder", "beam-2", "--out", "run").code == 0
+    small = ("--examples", 3, "--max_new_tokens", 10)
+    own = call("evaluate", "--model", "run", *small).out
+    assert "sentences.txt@valid#3|context:4|decoder:beam-2|cap:10" in own
+    assert (
+        "@test#3|context:4|decoder:greedy"
+        in call("evaluate", "--model", "run", "--split", "test", "--decoder", "greedy", *small).out
+    )
+    data = small_run[small_run.index("--data") + 1]
+    assert "sentences.txt#3|context:10|decoder:greedy" in call("evaluate", "--model", "run", "--data", data, *small).out

@@ -49,7 +49,7 @@ class Parser(HfArgumentParser):
         if "--help-all" in flags or "--help_all" in flags:
             self.show(everything=True)
         flags, file = _take(flags, "--config")
-        given = [*(self._from_mapping(read_yaml(file)) if file is not None else ()), *flags]
+        given = [*(self.from_mapping(read_yaml(file)) if file is not None else ()), *flags]
         arguments = [*defaults, *self._from_recipe(given), *given]
         for argument in arguments:
             _check_text(argument)
@@ -86,9 +86,9 @@ class Parser(HfArgumentParser):
         named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         named.add_argument("--recipe", nargs="?")  # without a name it is refused later, with all others
         recipe = named.parse_known_args(list(given))[0].recipe
-        return self._from_mapping(recipe_options(recipe)) if recipe else []
+        return self.from_mapping(recipe_options(recipe)) if recipe else []
 
-    def _from_mapping(self, options: Mapping[Any, Any]) -> list[str]:
+    def from_mapping(self, options: Mapping[Any, Any]) -> list[str]:
         """As flags, so that values are read the same way from a file and from the command line."""
         fields = {f.name: f for cls in self.types for f in dataclasses.fields(cls)}
         arguments: list[str] = []

@@ -5,28 +5,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from mgs.cli.arguments import Parser
+from mgs.cli.arguments import Parser, read_yaml
 from mgs.data import CONTEXT
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, at_least
 from mgs.experiments.inputs import DataOptions, ModelOptions, check_output, on_device
 from mgs.metrics import evaluate_completion, evaluate_translation, human_figures
 from mgs.models import load_model, vocabulary, window
+from mgs.report.runs import YAML as CONFIGURATION
 from mgs.report.tables import figures_table
 from mgs.training.config import option
 from mgs.training.outputs import output_lines, write_lines
+
+#: What a run's own configuration says where no data are named: what it was trained on is what it is asked about.
+OF_A_RUN = {"decoder", "context", *(f.name for f in fields(DataOptions))}
 
 
 @dataclass
 class EvaluateOptions:
     """The evaluation."""
 
-    split: str | None = option(None, "Split: train, valid, test or all (default: all of a file, else valid).")
+    split: str | None = option(None, "Split: train, valid, test or all (default: all of a named file, else valid).")
     scorer: str | None = option(
         None, "Model for the LM columns (default: the small model if the model shares its vocabulary)."
     )
@@ -51,10 +55,16 @@ def evaluate(argv: Sequence[str]) -> None:
         (ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out data and print the figures."
     )
     models, data, options = parser.parse(argv)
+    run = Path(models.model) / CONFIGURATION
+    trained_here = data.data is None and run.is_file()
+    if trained_here:
+        known = {name: value for name, value in read_yaml(str(run)).items() if name in OF_A_RUN}
+        models, data, options = parser.parse(argv, parser.from_mapping(known))
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
     data.check_task(model)
-    split = options.split or ("all" if Path(data.source).is_file() or "," in data.source else "valid")
+    whole = (Path(data.source).is_file() or "," in data.source) and not trained_here
+    split = options.split or ("all" if whole else "valid")
     limit = options.examples if options.examples is not None else (0 if data.translates else 200)
     examples = data.examples(tokenizer, split, options.context, model, limit)
     if data.translates:
