@@ -8,6 +8,8 @@ import pytest
 from mgs.cli import reproduce
 from mgs.cli.reproduce import ALL, STUDIES, ReproduceOptions, carry_out, studied
 from mgs.experiments.inputs import DataOptions
+from mgs.experiments.running import PLUMBING
+from mgs.training import METHODS
 
 
 def test_help_names_every_study(call):
@@ -82,3 +84,12 @@ def test_a_deadline_that_has_passed_leaves_no_time(deadline, given, monkeypatch,
     carry_out(study, tmp_path, ["proposal"], 1, deadline)
     assert asked == [given]
     assert capsys.readouterr().out == "1 runs are left (mle-0): the same command goes on with them\n"
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop"])
+def test_two_scales_need_neither_data_nor_a_model(scale, tmp_path):
+    for make in STUDIES.values():
+        study = make(scale, DataOptions(), None)
+        assert study.data.source in ("docstrings", "cldr")
+        for run in study.runs:
+            METHODS[run.method][0](output_dir=str(tmp_path), **{**PLUMBING, **run.options})
