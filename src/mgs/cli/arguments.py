@@ -127,6 +127,8 @@ def _show_option(f: dataclasses.Field) -> None:
     default = f.default if f.default is not dataclasses.MISSING else None
     if f.default_factory is not dataclasses.MISSING:
         default = f.default_factory()
+    if isinstance(default, list):  # as it would be given
+        default = " ".join(map(str, default))
     name = "out" if f.name == "output_dir" else f.name
     shown = f" [{default}]" if default not in (None, "") else ""
     help = str(f.metadata.get("help", "")).split("\n")[0]
