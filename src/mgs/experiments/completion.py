@@ -24,6 +24,9 @@ COSTS = {"LM": "lm", "edit": "edit"}  # as rows have them, and as the library do
 Options = Mapping[str, Any]
 #: Algorithm 1 decodes with θ too, lines 1 and 2. It cancels in the update and is what the figure of training shows.
 MGS: Options = {"log_base": True}
+#: The paper states α = 1 for LM, whose costs differ by nats. Edit is a share: at 1 all weights are alike, and so it has
+#: what the paper chose for translation's costs.
+OF_COST: dict[str, Options] = {"LM": {}, "edit": {"temperature": "100.0"}}
 ZERO_ONLY: Options = {"components": "zero"}
 UNIFORM: Options = {"temperature": "0.0", "density": "none"}
 #: The same where nothing else needs what candidates decode: one token is as good as all.
@@ -206,7 +209,7 @@ def table_rows(chosen: Scale) -> list[Run]:
 
 def mgs(chosen: Scale, cost: str, what: str = "", **options: Any) -> Run:
     row = f"MGS-{cost}" + f" ({what})" * bool(what)
-    return Run(row, "mgs", "@MLE", 0, COSTS[cost], {**chosen.tune, **MGS, **options})
+    return Run(row, "mgs", "@MLE", 0, COSTS[cost], {**chosen.tune, **MGS, **OF_COST[cost], **options})
 
 
 def dependable(chosen: Scale, cost: str) -> Run:
