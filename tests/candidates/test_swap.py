@@ -163,6 +163,23 @@ def test_what_comes_of_it_meets_rows_as_a_parameter_does(rank, groups):
         torch.testing.assert_close(function(x, weight), per_row(groups, function, x, stacks), rtol=1e-4, atol=1e-4)
 
 
+def add_in_place(w):
+    w += 1
+
+
+def set_part(w):
+    w[0] = 0
+
+
+@pytest.mark.parametrize("write", [add_in_place, set_part, lambda w: w.clamp_(0), lambda w: w.data.mul_(w)])
+def test_a_parameter_is_never_written(write, groups):
+    theta = nn.Parameter(draw(D))
+    before = theta.detach().clone()
+    with pytest.raises(NotByRows, match="writes a parameter"):
+        write(PerCandidate(theta, Stack(draw(K, D)), groups))
+    assert torch.equal(theta, before)
+
+
 def test_what_is_no_tensor_cannot_be_one_of_each(groups):
     with pytest.raises(NotByRows, match="tolist of a parameter alone is no tensor"):
         PerCandidate(draw(D), Stack(draw(K, D)), groups).tolist()

@@ -105,7 +105,7 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 def pointwise(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def handled(a: Tensor, b: Tensor, **kwargs: Any) -> Tensor:
         value, other = (a, b) if isinstance(a, PerCandidate) else (b, a)
-        if not _has_rows(other, cast(PerCandidate, value)):
+        if (value is a and _writes(func)) or not _has_rows(other, cast(PerCandidate, value)):
             return one_by_one(func, (a, b), kwargs)
         return func(_spread(a, b), _spread(b, a), **kwargs).to(torch.promote_types(a.dtype, b.dtype))
 
@@ -114,6 +114,8 @@ def pointwise(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def one_by_one(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Anything else: `func` for each candidate's rows with its own parameters, the results put together again."""
+    if isinstance(args[0], PerCandidate) and _writes(func):  # which would write θ
+        raise NotByRows(f"{func.__name__} writes a parameter")
     groups = next(value.groups for value in tree_leaves((args, kwargs)) if isinstance(value, PerCandidate))
 
     def has_rows(value: Any) -> bool:
@@ -158,6 +160,12 @@ def without_rows(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         ]
         values = [Stack(torch.stack(each)) for each in zip(*own, strict=True)]
     return tree_unflatten([PerCandidate(t, v, first.groups) for t, v in zip(leaves, values, strict=True)], shape)
+
+
+def _writes(func: Any) -> bool:
+    """Whether it changes its first argument, by its name: add_, __iadd__, __setitem__."""
+    name = getattr(func, "__name__", "")
+    return name.startswith(("__i", "__set")) if name.startswith("__") else name.endswith("_")
 
 
 def _of_theta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
