@@ -114,7 +114,7 @@ def pointwise(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def one_by_one(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Anything else: `func` for each candidate's rows with its own parameters, the results put together again."""
-    if isinstance(args[0], PerCandidate) and _writes(func):  # which would write θ
+    if args and isinstance(args[0], PerCandidate) and _writes(func):  # which would write θ
         raise NotByRows(f"{func.__name__} writes a parameter")
     groups = next(value.groups for value in tree_leaves((args, kwargs)) if isinstance(value, PerCandidate))
 

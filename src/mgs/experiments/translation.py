@@ -2,7 +2,7 @@
 what the paper cites instead of running, MRT, and PG, and MLE that just goes on.
 
     smoke   minutes on two cores: formatted dates, units and names in German and English, a tiny model
-    laptop  an hour on two cores: the same text, a model of one layer a side that has learned it
+    laptop  two cores: the same text, a model of one layer a side, trained until its learning rate is zero
     small   one GPU: Multi30k, a model of 10 million parameters
     paper   IWSLT'14 and the paper's own settings: days
 """
