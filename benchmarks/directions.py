@@ -54,7 +54,7 @@ def direction(guide: str, task: Task, model: torch.nn.Module, batch: Batch, rows
     elif guide == "ends":
         gradient, _ = ends_gradient(model, some)
     else:
-        gradient, _ = decoded_gradient(task, model, some, key)
+        gradient, _ = decoded_gradient(task, model, some, task.decode(model, some, key))
     return {name: tensor / -norm(gradient) for name, tensor in gradient.items()}
 
 

@@ -31,7 +31,7 @@ def test_costs_are_compared_with_everyone_s():
 def test_it_is_the_gradient_of_mean_likelihoods_weighted_by_cost(gpt2, batch, task, monkeypatch, at_once):
     monkeypatch.setattr(weighted, "tokens_at_once", lambda model: at_once)
     model = gpt2.train()
-    gradient, cost = decoded_gradient(task, model, batch, KEY)
+    gradient, cost = decoded_gradient(task, model, batch, task.decode(model, batch, KEY))
     hypotheses = task.decode(model, batch, KEY)
     costs = torch.tensor(task.costs(hypotheses, batch))
     assert costs.std() > 0
@@ -53,7 +53,7 @@ def test_steps_along_it_lower_the_decoded_cost(make_gpt2, batch, tokenizer, seed
     costs = [task.mean_cost(model, batch)]
     optimizer = torch.optim.SGD(searched_parameters(model).values(), lr=0.1)
     for step in range(40):
-        gradient, _ = decoded_gradient(task, model, batch, Key(0, step))
+        gradient, _ = decoded_gradient(task, model, batch, task.decode(model, batch, Key(0, step)))
         for name, parameter in searched_parameters(model).items():
             parameter.grad = gradient[name]
         optimizer.step()
@@ -64,7 +64,7 @@ def test_steps_along_it_lower_the_decoded_cost(make_gpt2, batch, tokenizer, seed
 
 def test_where_all_cost_the_same_it_says_nothing(gpt2, batch, tokenizer):
     task = Task(tokenizer, Decoder(), Cost.of(lambda hypotheses, references: [1.0] * len(hypotheses)), 3)
-    gradient, _ = decoded_gradient(task, gpt2, batch, KEY)
+    gradient, _ = decoded_gradient(task, gpt2, batch, task.decode(gpt2, batch, KEY))
     assert not any(tensor.any() for tensor in gradient.values())
     outcome = MGS(task, EXACT, 2, guides=("mle", "decoded"))(gpt2, batch, KEY)
     assert all(tensor.isfinite().all() for tensor in outcome.gradient.values())
@@ -75,7 +75,8 @@ def test_search_has_one_centre_of_it_and_as_many_of_the_likelihood_as_asked_for(
     outcome = method(gpt2, batch, KEY)
     assert outcome.log["guides"] == ["mle", "mle", "decoded"]
     gradients, facts = method._gradients(gpt2, batch, KEY)
-    expected, cost = decoded_gradient(task, gpt2, batch.select(range(3)), KEY)
+    some = batch.select(range(3))
+    expected, cost = decoded_gradient(task, gpt2, some, task.decode(gpt2, some, KEY))
     assert facts[-1]["loss"] == outcome.log["decoded_loss"] == cost
     scale = min(1.0, 1 / facts[-1]["norm"])
     for name, tensor in gradients[-1].items():
@@ -84,4 +85,5 @@ def test_search_has_one_centre_of_it_and_as_many_of_the_likelihood_as_asked_for(
 
 def test_a_cost_of_a_whole_corpus_cannot_guide(gpt2, batch, tokenizer):
     with pytest.raises(UserError, match="bleu"):
-        decoded_gradient(Task(tokenizer, Decoder(), Cost.of("bleu"), 3), gpt2, batch, KEY)
+        task = Task(tokenizer, Decoder(), Cost.of("bleu"), 3)
+        decoded_gradient(task, gpt2, batch, task.decode(gpt2, batch, KEY))

@@ -15,17 +15,15 @@ from collections.abc import Sequence
 from torch import nn
 
 from mgs.candidates import Task
-from mgs.methods.method import Key
 from mgs.methods.weighted import weighted_gradient
 from mgs.ranks import ALONE, Ranks
-from mgs.types import Batch, Direction
+from mgs.types import Batch, Direction, Text
 
 
 def decoded_gradient(
-    task: Task, model: nn.Module, batch: Batch, key: Key, bf16: bool = False, ranks: Ranks = ALONE
+    task: Task, model: nn.Module, batch: Batch, hypotheses: Sequence[Text], bf16: bool = False, ranks: Ranks = ALONE
 ) -> tuple[Direction, float]:
     """−g, and the mean cost of what was decoded. Costs are compared with those of all ranks' rows."""
-    hypotheses = task.decode(model, batch, key)
     costs = task.costs(hypotheses, batch)
     everyone = [cost for told in ranks.pooled(lambda: costs if batch.counts else []) for cost in told]
     decoded = [hypothesis.token_ids for hypothesis in hypotheses]

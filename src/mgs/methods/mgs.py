@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from mgs.errors import NonFinite, UserError
 from mgs.methods.budget import Budget, Limits
 from mgs.methods.decoded import decoded_gradient
 from mgs.methods.ends import ends_gradient
+from mgs.methods.loops import loops_gradient
 from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
@@ -29,9 +30,9 @@ from mgs.methods.transfer import transfer_log
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, Update, mgs_update
 from mgs.search.directions import clipped, norm
-from mgs.types import Batch
+from mgs.types import Batch, Text
 
-GUIDES = ("mle", "ends", "risk", "decoded")
+GUIDES = ("mle", "ends", "loops", "risk", "decoded")
 
 
 class Proposed(NamedTuple):
@@ -48,8 +49,9 @@ class MGS(Stateless):
     """Minimises `task` by parameter search.
 
     `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, the logit of the end
-    (see `ends.py`), the expected cost of `num_samples` samples a row, or the likelihood of what is decoded, weighted by
-    its cost (see `decoded.py`). All but the first take the batch's first `guide_prefixes`, or all.
+    (see `ends.py`), the chance to stop where the model goes round in circles (`loops.py`), the expected cost of
+    `num_samples` samples a row, or the likelihood of what is decoded, weighted by its cost (`decoded.py`). All but the
+    first take the batch's first `guide_prefixes`, or all.
 
     `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of likelihood: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
@@ -175,9 +177,10 @@ class MGS(Stateless):
             torch.manual_seed(key.number("share", over.rank))  # of the dropout
         gradients, facts = [], []
         cut = [(guide, part) for guide in self.guides for part in self._parts(batch, guide)]
+        decoded = cache(lambda: self.task.decode(model, self._some(batch, over), key))  # guides share it
         for guide, part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             mine = part.share(over.share(len(part)))
-            whole = averaged(over, mine, partial(self._gradient, model, mine, guide, key, over))
+            whole = averaged(over, mine, partial(self._gradient, model, mine, guide, decoded, key, over))
             length = norm(whole.gradient)
             if not math.isfinite(length):
                 raise NonFinite(f"the {guide.upper()} gradient of update {key.step + 1} is not finite")
@@ -190,14 +193,23 @@ class MGS(Stateless):
         """Of the likelihood, parts that differ; of the rest, all there is: a few rows say little."""
         if guide == "mle":
             return parts(batch, self.num_gradients, self.split)
-        return [batch.select(range(min(len(batch), self.guide_prefixes or len(batch))))]
+        return [self._some(batch)]
 
-    def _gradient(self, model: nn.Module, batch: Batch, guide: str, key: Key, over: Ranks = ALONE) -> Outcome:
+    def _some(self, batch: Batch, over: Ranks = ALONE) -> Batch:
+        some = batch.select(range(min(len(batch), self.guide_prefixes or len(batch))))
+        return some.share(over.share(len(some)))
+
+    def _gradient(
+        self, model: nn.Module, batch: Batch, guide: str, decoded: Callable[[], list[Text]], key: Key, over: Ranks
+    ) -> Outcome:
         if guide == "risk":
             gradient, loss = risk_gradient(self.task, model, batch, self.num_samples, key, self.bf16)
             return Outcome(gradient, loss, weight=len(batch))
         if guide == "decoded":
-            gradient, loss = decoded_gradient(self.task, model, batch, key, self.bf16, over)
+            gradient, loss = decoded_gradient(self.task, model, batch, decoded(), self.bf16, over)
+            return Outcome(gradient, loss, weight=len(batch))
+        if guide == "loops":
+            gradient, loss = loops_gradient(model, batch, decoded(), self.bf16)
             return Outcome(gradient, loss, weight=len(batch))
         if guide == "ends":
             gradient, loss = ends_gradient(model, batch, self.bf16)
