@@ -84,6 +84,7 @@ def test_search_has_one_centre_of_it_and_as_many_of_the_likelihood_as_asked_for(
 
 
 def test_a_cost_of_a_whole_corpus_cannot_guide(gpt2, batch, tokenizer):
+    task = Task(tokenizer, Decoder(), Cost.of("bleu"), 3)
+    hypotheses = task.decode(gpt2, batch, KEY)
     with pytest.raises(UserError, match="bleu"):
-        task = Task(tokenizer, Decoder(), Cost.of("bleu"), 3)
-        decoded_gradient(task, gpt2, batch, task.decode(gpt2, batch, KEY))
+        decoded_gradient(task, gpt2, batch, hypotheses)

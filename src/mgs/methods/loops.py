@@ -3,8 +3,8 @@
     g = mean of ∇ log P(end),    P(end) = 1 − Π_t (1 − p_θ(⟨eos⟩ | X, Ŷ_<t))
 
 The mean is over those continuations Ŷ of the task's decoder, with θ, in which an n-gram comes back, and t runs from
-where the first of them does. P(end) is the probability to end anywhere in there, so g asks for ends where they are likely
-already, at the ends of sentences, and, unlike `ends.py`, asks for them in no other text.
+where the first of them does. P(end) is the probability to end anywhere in there, so g asks for ends where they are
+likely already, at the ends of sentences, and, unlike `ends.py`, asks for them in no other text.
 """
 
 from __future__ import annotations

@@ -181,7 +181,8 @@ class MGSConfig(SequenceConfig):
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
     guides: list[str] = option(
-        ["mle"], "What the other centres are gradients of: mle, ends (their logit), loops, risk (expected cost), decoded."
+        ["mle"],
+        "What the other centres are gradients of: mle, ends, loops, risk (expected cost), decoded.",
     )
     guide_prefixes: int | None = option(None, "Prefixes that guides other than mle take (default: all).")
     num_samples: int = option(4, "With the guide risk: samples of each prefix.")
