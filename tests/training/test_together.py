@@ -120,10 +120,12 @@ def constant(hypotheses, references):
         ("mgs", {"shard_data": True, "guides": ["decoded", "mle"], "guide_prefixes": 4, "noise": 0.0, "cost": "lm"}),
         ("mgs", {"shard_data": True, "guides": ["decoded"], "guide_prefixes": 2, "noise": 0.0, "cost": "lm"}),
         ("mgs", {"shard_data": True, "guides": ["ends"], "noise": 0.0, "cost": "lm"}),
+        ("mgs", {"shard_data": True, "guides": ["loops"], "noise": 0.0, "cost": "lm", "max_new_tokens": 24}),
     ],
     ids=[
         *("mle", "mle of single rows", "mrt", "pg", "mgs", "mgs that scores one row", "mgs with likelihoods"),
         *("mgs guided by what it decodes", "mgs guided by fewer rows than processes", "mgs guided by ends"),
+        "mgs guided by loops",
     ],
 )
 def test_rows_dealt_to_processes_give_the_same_weights_but_for_rounding(run, make_model, method, options):
