@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from mgs.cli.main import COMMANDS
+from mgs.experiments.inputs import DataOptions
 from mgs.training import MGSConfig
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/**/README.md")])
 
 
 def test_the_python_example_runs(tmp_path, gpt2, tokenizer, sentences):
@@ -35,7 +36,7 @@ def test_the_python_example_runs(tmp_path, gpt2, tokenizer, sentences):
 
 def test_tables_are_what_results_say(tmp_path):
     script = [sys.executable, ROOT / "scripts" / "fill_tables.py"]
-    files = [file for file in (*PAGES, *ROOT.glob("results/**/*.md")) if "<!-- table" in file.read_text("utf-8")]
+    files = [file for file in {*PAGES, *ROOT.glob("results/**/*.md")} if "<!-- table" in file.read_text("utf-8")]
     assert ROOT / "README.md" in files
     subprocess.run([*script, "--check", *files], check=True)
     changed = tmp_path / "README.md"
@@ -47,8 +48,8 @@ def test_tables_are_what_results_say(tmp_path):
     assert changed.read_text(encoding="utf-8") == README
 
 
-def test_options_in_the_table_exist():
-    known = {f.name for f in fields(MGSConfig)}
+def test_options_in_tables_exist():
+    known = {f.name for f in (*fields(MGSConfig), *fields(DataOptions))}
     table = re.findall(r"^\| (`--.*?) \|", README, flags=re.MULTILINE)
     options = re.findall(r"--(\w+)", " ".join(table))
     assert len(options) > 5
@@ -60,10 +61,21 @@ def test_commands_shown_exist():
     assert {"train", "evaluate", "generate", "data"} <= shown <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page):
-    for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-        assert link.startswith("http") or (page.parent / link).exists(), link
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        file, _, heading = link.partition("#")
+        if link.startswith("http"):
+            continue
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not heading or heading in anchors(target), link
+
+
+def anchors(page):
+    """What a browser of repositories calls a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_paper_map_names_real_files_and_functions():
