@@ -7,6 +7,7 @@ from mgs.decoding import Decoder
 from mgs.methods import MRT, Key
 from mgs.methods.mrt import risk
 from mgs.methods.sampling import Samples, scored
+from mgs.models import log_likelihoods as log_likelihoods_of
 from mgs.types import Text
 
 KEY = Key(0, 5)
@@ -83,11 +84,12 @@ def test_over_all_sequences_with_temperature_one_the_risk_is_the_expected_cost(
 ):
     task = make_task()
     row = batch.select([0])
-    samples = scored(task, gpt2, row, [[Text("", ids) for ids in outcomes]])
-    p = samples.log_likelihoods.detach().double().exp()
+    samples = scored(task, row, [[Text("", ids) for ids in outcomes]])
+    log_likelihoods = log_likelihoods_of(gpt2, samples.prefixes, outcomes).detach()
+    p = log_likelihoods.double().exp()
     assert float(p.sum()) == pytest.approx(1.0, abs=1e-5)  # nothing was left out, nothing counted twice
     costs = torch.tensor([cost_of(ids, row.targets[0]) for ids in outcomes], dtype=torch.float64)
-    assert MRT(task).risk(samples, 1).item() == pytest.approx(float(p @ costs), rel=1e-5)
+    assert MRT(task).risk(log_likelihoods, samples, 1).item() == pytest.approx(float(p @ costs), rel=1e-5)
 
 
 def sample_set(model, prefixes, num_samples):
@@ -156,7 +158,7 @@ def test_the_log_counts_what_was_scored(gpt2, batch, make_task):
 
 
 def test_samples_know_their_lengths():
-    samples = Samples([Text("", (1, 0)), Text("", (1, 2, 3))], [0.0, 0.0], [0, 0], torch.zeros(2))
+    samples = Samples([(1,)] * 2, [Text("", (1, 0)), Text("", (1, 2, 3))], [0.0, 0.0], [0, 0])
     assert samples.lengths == [2, 3]
 
 

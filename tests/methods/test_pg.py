@@ -8,7 +8,7 @@ import torch
 from mgs.decoding import Decoder
 from mgs.methods import PG, Key
 from mgs.methods.pg import policy_loss
-from mgs.methods.sampling import Samples, scored
+from mgs.methods.sampling import scored
 from mgs.types import Batch, Text
 
 KEY = Key(1, 2)
@@ -33,22 +33,25 @@ def test_the_policy_loss_has_the_gradient_written_down(
     """(1/NK) Σ (c − b) ∇log p, for two rows with three continuations each, one of them twice."""
     sets = [[(1, 0), (2, 3, 0), (1, 0)], [(0,), (3, 3, 3), (1, 2, 0)]]
     rows = batch.select([0, 1])
-    samples = scored(make_task(), gpt2, rows, [[Text("", y) for y in members] for members in sets])
+    samples = scored(make_task(), rows, [[Text("", y) for y in members] for members in sets])
     pairs = [(example, y) for example, members in zip(rows.examples, sets, strict=True) for y in members]
     factors = [(cost_of(y, example.target) - baseline) / 6 for example, y in pairs]
     expected = combine(factors, [grad(log_p(gpt2, example.prefix, y), gpt2) for example, y in pairs])
-    assert_same(grad(policy_loss(samples, baseline), gpt2), expected)
+    found, _ = samples.gradient(gpt2, lambda log_p: policy_loss(log_p, samples.costs, baseline))
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("baseline", [0.0, 2.0, -50.0])
 def test_averaged_over_all_continuations_it_is_the_gradient_of_the_expected_cost(
-    gpt2, batch, make_task, outcomes, enumerated, grad, combine, assert_same, baseline
+    gpt2, batch, outcomes, enumerated, log_p, grad, combine, assert_same, baseline
 ):
     """Σ_Y p(Y) ∇policy_loss(Y) = ∇ Σ_Y p(Y) c(Y), whatever the baseline."""
-    p, _, _, exact = enumerated
+    p, costs, _, exact = enumerated
     assert float(p.sum()) == pytest.approx(1.0, abs=1e-6)
-    task, row = make_task(), batch.select([0])
-    single = [grad(policy_loss(scored(task, gpt2, row, [[Text("", y)]]), baseline), gpt2) for y in outcomes]
+    single = []
+    for y, cost in zip(outcomes, costs, strict=True):
+        log_likelihood = log_p(gpt2, batch.examples[0].prefix, y)[None]
+        single.append(grad(policy_loss(log_likelihood, [cost], baseline), gpt2))
     assert_same(combine(p.tolist(), single), exact, atol=3e-6 * max(1.0, abs(baseline)))
 
 
@@ -123,8 +126,7 @@ def test_samples_are_drawn_without_dropout_and_scored_with_it(make_gpt2, batch, 
 
 def test_the_advantage_is_cost_minus_baseline_and_costs_carry_no_gradient():
     log_likelihoods = torch.tensor([-1.0, -2.0], dtype=torch.float64, requires_grad=True)
-    samples = Samples([Text("", (0,))] * 2, [3.0, 5.0], [0, 0], log_likelihoods)
-    policy_loss(samples, 4.5).backward()
+    policy_loss(log_likelihoods, [3.0, 5.0], 4.5).backward()
     assert log_likelihoods.grad.tolist() == [-0.75, 0.25]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mgs.candidates import Task
 from mgs.decoding import Decoder
-from mgs.methods.method import Key, Outcome, Stateless, gradient_of
+from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.sampling import Samples, draw, sample_log, scored
 from mgs.types import Batch, Text
 
@@ -31,10 +31,9 @@ class MRT(Stateless):
     name: str = "mrt"
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
-        samples = scored(self.task, model, batch, self.sets(model, batch, key), self.bf16)
-        loss = self.risk(samples, len(batch))
-        log = sample_log(samples) | {"risk": loss.item()}
-        return Outcome(gradient_of(loss, model), loss.item(), log, weight=len(batch))
+        samples = scored(self.task, batch, self.sets(model, batch, key))
+        gradient, loss = samples.gradient(model, lambda log_p: self.risk(log_p, samples, len(batch)), self.bf16)
+        return Outcome(gradient, loss, sample_log(samples) | {"risk": loss}, weight=len(batch))
 
     def sets(self, model: nn.Module, batch: Batch, key: Key) -> list[list[Text]]:
         """S of each row: a set, so equal sequences count once."""
@@ -45,9 +44,9 @@ class MRT(Stateless):
             _extend(members, self.task.references(batch))
         return [list({text.token_ids: text for text in row}.values()) for row in members]
 
-    def risk(self, samples: Samples, num_rows: int) -> Tensor:
+    def risk(self, log_likelihoods: Tensor, samples: Samples, num_rows: int) -> Tensor:
         """Mean over rows of Σ q c."""
-        scores = self.temperature * samples.log_likelihoods
+        scores = self.temperature * log_likelihoods
         if self.length_normalised:
             scores = scores / torch.tensor(samples.lengths, device=scores.device)
         return risk(scores, samples.costs, samples.owner, num_rows)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from mgs.candidates import Task
-from mgs.methods.method import Key, Outcome, gradient_of
-from mgs.methods.sampling import Samples, draw, sample_log, scored
+from mgs.methods.method import Key, Outcome
+from mgs.methods.sampling import draw, sample_log, scored
 from mgs.ranks import ALONE, Ranks
 from mgs.types import Batch
 
@@ -26,14 +26,14 @@ class PG:
     name: str = "pg"
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
-        samples = scored(self.task, model, batch, draw(self.task, model, batch, self.num_samples, key), self.bf16)
+        samples = scored(self.task, batch, draw(self.task, model, batch, self.num_samples, key))
         parts = self.ranks.pooled(lambda: [sum(samples.costs), len(samples.costs)] if batch.counts else [0.0, 0])
         mean = sum(total for total, _ in parts) / sum(num for _, num in parts)
         baseline = mean if self.baseline is None else self.baseline
-        loss = policy_loss(samples, baseline)
+        gradient, _ = samples.gradient(model, lambda log_p: policy_loss(log_p, samples.costs, baseline), self.bf16)
         self.baseline = self.baseline_decay * baseline + (1 - self.baseline_decay) * mean
         log = sample_log(samples) | {"baseline": baseline}
-        return Outcome(gradient_of(loss, model), mean, log, weight=len(batch))
+        return Outcome(gradient, mean, log, weight=len(batch))
 
     def state(self) -> dict[str, Any]:
         return {"baseline": self.baseline}
@@ -42,8 +42,6 @@ class PG:
         self.baseline = state["baseline"]
 
 
-def policy_loss(samples: Samples, baseline: float) -> Tensor:
+def policy_loss(log_likelihoods: Tensor, costs: Sequence[float], baseline: float) -> Tensor:
     """A scalar whose gradient is the policy gradient; its value means nothing."""
-    likelihoods = samples.log_likelihoods
-    advantages = torch.tensor(samples.costs, device=likelihoods.device, dtype=likelihoods.dtype) - baseline
-    return (advantages * likelihoods).mean()
+    return ((log_likelihoods.new_tensor(costs) - baseline) * log_likelihoods).mean()

@@ -1,9 +1,13 @@
-"""∇ Σ w log p_θ(Y | X): what guides other than the likelihood come down to, in pieces that fit the memory."""
+"""∇ Σ w log p_θ(Y | X), in pieces that fit the memory: what MRT, PG and most guides of a search come down to.
+
+A loss that is any function of the log p has it as its gradient, with w = ∂loss/∂log p.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from mgs.data import packed
@@ -36,3 +40,23 @@ def weighted_gradient(
         for name, gradient in gradient_of(part, model).items():
             total[name] = total[name].add_(gradient) if name in total else gradient
     return total, value
+
+
+def gradient_through(
+    model: nn.Module, prefixes: Rows, continuations: Rows, loss: Callable[[Tensor], Tensor], bf16: bool = False
+) -> tuple[Direction, float]:
+    """∇ of a loss that is a function of all rows' log p_θ(Y | X), and the loss. Rows too many for one pass go through
+    the model twice, the first time for their weights, with the same dropout."""
+    pieces = packed(padded_lengths(model, prefixes, continuations), tokens_at_once(model))
+    if len(pieces) == 1:
+        with autocast(model, bf16):
+            value = loss(log_likelihoods(model, prefixes, continuations))
+        return gradient_of(value, model), value.item()
+    device = next(model.parameters()).device
+    log_p = torch.empty(len(prefixes), device=device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad(), autocast(model, bf16):
+        for rows in pieces:
+            log_p[rows] = log_likelihoods(model, [prefixes[r] for r in rows], [continuations[r] for r in rows])
+    value = loss(log_p.requires_grad_())
+    (weights,) = torch.autograd.grad(value, log_p)
+    return weighted_gradient(model, prefixes, continuations, weights.tolist(), bf16)[0], value.item()
