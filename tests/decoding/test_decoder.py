@@ -101,8 +101,19 @@ def test_cutting_a_large_batch_into_pieces_changes_nothing(gpt2, monkeypatch, ki
 def test_the_cap_and_the_models_window_are_respected(llama, kind):
     chosen = Decoder.parse(kind)
     assert {len(out) for out in chosen(llama, PREFIXES, 5, NO_EOS)} == {5}
-    long = [(7,) * 58, (8, 9)]
-    assert {len(out) for out in chosen(llama, long, 500, NO_EOS)} == {6}  # a window of 64
+    long = [(7,) * 58, (8, 9), (8,) * 30, (9, 10)]
+    together = chosen(llama, long, 500, NO_EOS)
+    assert [len(out) for out in together] == [6, 62, 34, 62]  # a window of 64
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam-2"])
+def test_a_long_prefix_takes_no_room_from_others(model, kind):
+    """Learned positions have no place beyond the window; rows that would need one wait for the others."""
+    chosen, size = Decoder.parse(kind), model.config.max_position_embeddings
+    long = [(7,) * (size - 6), (8, 9) * 4, (8,) * (size - 20), (9, 10)]
+    alone = [chosen(model, [prefix], 25, NO_EOS)[0] for prefix in long]
+    assert chosen(model, long, 25, NO_EOS) == alone
+    assert [len(row) for row in alone] == [6, 25, 20, 25]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 64])
@@ -159,17 +170,18 @@ def test_the_models_own_generation_settings_do_not_leak_in(gpt2, kind, an_eos):
 
 def test_rows_take_their_noise_from_the_keys_they_are_given(gpt2):
     keys = row_keys(range(len(PREFIXES)), 1)
-    together = SAMPLE.rows(gpt2, PREFIXES, 20, NO_EOS, keys)
+    together = SAMPLE.rows(gpt2, PREFIXES, [20] * 6, NO_EOS, keys)
     assert together == SAMPLE(gpt2, PREFIXES, 20, NO_EOS, noise=(1,))
     order = [4, 0, 5, 2]
-    assert SAMPLE.rows(gpt2, [PREFIXES[i] for i in order], 20, NO_EOS, keys[order]) == [together[i] for i in order]
+    others = [PREFIXES[i] for i in order]
+    assert SAMPLE.rows(gpt2, others, [20] * 4, NO_EOS, keys[order]) == [together[i] for i in order]
 
 
 def test_whoever_asks_hears_of_the_rows_that_leave(model, an_eos):
     keys = row_keys(range(len(PREFIXES)), 0)
     eos = an_eos(GREEDY(model, PREFIXES, 25, NO_EOS))
     heard = []
-    outs = GREEDY.rows(model, PREFIXES, 25, eos, keys, left=lambda kept: heard.append(len(kept)))
+    outs = GREEDY.rows(model, PREFIXES, [25] * 6, eos, keys, left=lambda kept: heard.append(len(kept)))
     ends = sorted({len(out) for out in outs if out[-1] == eos})
     assert heard == [sum(out[-1] != eos or len(out) > end for out in outs) for end in ends]
 

@@ -19,7 +19,7 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from mgs.decoding import Decoder, agreement, fixed, graph, row_keys
+from mgs.decoding import Decoder, agreement, fixed, graph, loop, row_keys
 from mgs.decoding.agreement import agrees, supports_graph
 from mgs.decoding.fixed import ATTENTION
 from mgs.decoding.graph import KEPT_LOOPS, LOOK_EVERY, ROOM_STEP, FixedLoop, Loops
@@ -97,6 +97,13 @@ def test_the_cap_is_respected(gpt2, cap):
     assert Loops().decode(gpt2, PREFIXES, cap, NO_EOS, KEYS, None, None) == Decoder()(gpt2, PREFIXES, cap, NO_EOS)
 
 
+def test_rows_beyond_the_window_wait_for_shorter_ones(gpt2):
+    """Learned positions have no place there."""
+    long = [(7,) * (gpt2.config.n_positions - 6), (8, 9)]
+    first, second = Loops().decode(gpt2, long, 25, NO_EOS, KEYS[:2], None, None)
+    assert (first[:6], second) == tuple(Decoder()(gpt2, long, 25, NO_EOS))
+
+
 # -- rows that have ended leave ---------------------------------------------------------------------------------------
 
 #: When each of 12 rows ends; 99 is never.
@@ -116,15 +123,17 @@ def ending(sizes):
     return process
 
 
-def test_where_most_rows_have_ended_a_smaller_loop_goes_on(model):
+def test_where_most_rows_have_ended_a_smaller_loop_goes_on(model, monkeypatch):
+    for module in (graph, loop):  # 90 tokens are more than the window, which would stop positions
+        monkeypatch.setattr(module, "window", lambda model: None)
     sizes, keys = [], torch.arange(12)
-    loop = FixedLoop(model, 12, 128, NO_EOS, ending(sizes))
+    fixed_loop = FixedLoop(model, 12, 128, NO_EOS, ending(sizes))
     expected = decode_loop(model, TWELVE, 90, NO_EOS, keys, ending([]))
-    assert loop(model, TWELVE, 90, keys) == expected
+    assert fixed_loop(model, TWELVE, 90, keys) == expected
     assert [len(row) for row in expected] == [min(end + 1, 90) for end in ENDS]
     # seen after 16 steps: 7 rows go on, then 4 (of 6), then 3: too many for half of 6
     assert [(size, len(list(run))) for size, run in groupby(sizes)] == [(12, 33), (6, 57)]
-    assert loop(model, TWELVE, 90, keys) == expected  # once more in the same memory
+    assert fixed_loop(model, TWELVE, 90, keys) == expected  # once more in the same memory
 
 
 def test_it_shrinks_as_far_as_it_can_and_only_where_enough_is_to_come(model, monkeypatch):

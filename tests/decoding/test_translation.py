@@ -5,7 +5,7 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
 
 from mgs.decoding import Decoder, decoder, gumbel, row_keys
-from mgs.decoding.decoder import room_for
+from mgs.decoding.decoder import caps_of
 
 EOS, START, WINDOW = 0, 1, 24
 SOURCES = [(5, 6, 7, 8, EOS), (9, EOS), (10, 11, 12, 13, 14, 15, 16, EOS), (30, 31, EOS)]
@@ -59,7 +59,7 @@ def by_hand(model, source, cap, eos, key=None, temperature=1.0):
 def alone(chosen, model, cap, eos):
     """Each source as a batch of its own."""
     rows = zip(SOURCES, KEYS.split(1), strict=True)
-    return [out for source, key in rows for out in chosen.rows(model, [source], cap, eos, key)]
+    return [out for source, key in rows for out in chosen.rows(model, [source], [cap], eos, key)]
 
 
 def test_greedy_search_is_that_of_each_source_alone(translator, an_eos):
@@ -101,8 +101,8 @@ def test_beam_search_equals_generate_for_each_source_alone(translator, monkeypat
 def test_sources_of_different_lengths_do_not_leak_into_each_other(translator, monkeypatch, kind):
     chosen = Decoder.parse(kind)
     expected = alone(chosen, translator, 12, NO_EOS)
-    assert chosen.rows(translator, SOURCES, 12, NO_EOS, KEYS) == expected
-    assert chosen.rows(translator, SOURCES[::-1], 12, NO_EOS, KEYS.flip(0)) == expected[::-1]
+    assert chosen.rows(translator, SOURCES, [12] * 4, NO_EOS, KEYS) == expected
+    assert chosen.rows(translator, SOURCES[::-1], [12] * 4, NO_EOS, KEYS.flip(0)) == expected[::-1]
     monkeypatch.setattr(decoder, "ROWS_AT_ONCE", {"cpu": 3 * chosen.beams})
     assert chosen(translator, SOURCES, 12, NO_EOS, noise=(3,)) == expected
 
@@ -131,8 +131,8 @@ def test_the_forced_end_is_restored_after_an_exception(translator):
 def test_the_window_is_the_outputs_own(translator):
     """A source takes nothing of the room of the output, which may fill the window."""
     long = [(7,) * WINDOW, (8, 9, EOS)]
-    assert room_for(translator, long, 10) == 10
-    assert room_for(translator, long, 500) == WINDOW
+    assert caps_of(translator, long, 10) == [10] * len(long)
+    assert caps_of(translator, long, 500) == [WINDOW] * len(long)
     assert {len(out) for out in Decoder()(translator, long, 500, NO_EOS)} == {WINDOW}
 
 

@@ -134,7 +134,7 @@ class Candidates:
                 each = len(part.prefixes)
                 groups.start(each * num)
                 rows = part.decoder.rows(
-                    model, part.prefixes * num, part.room, part.eos, part.keys_B.repeat(num), groups.keep
+                    model, part.prefixes * num, part.caps * num, part.eos, part.keys_B.repeat(num), groups.keep
                 )
                 for i, mine in enumerate(out):
                     mine += rows[i * each : (i + 1) * each]
@@ -146,14 +146,14 @@ class Candidates:
         out: Rows = []
         with perturbed(model, {} if number is None else proposal.sample(number)):
             for part in work.parts():
-                out += part.decoder.rows(model, part.prefixes, part.room, part.eos, part.keys_B)
+                out += part.decoder.rows(model, part.prefixes, part.caps, part.eos, part.keys_B)
         return [out]
 
     def _work(self, model: nn.Module, batch: Batch, noise: Sequence[int], at_once: int) -> Work:
         prefixes = list(batch.prefixes)
-        room = self.task.room(model, batch)
         keys_B = row_keys(batch.numbers, *noise)
-        return Work(self.task.decoder, prefixes, keys_B, room, end_of_sequence(self.task.tokenizer), at_once)
+        caps = self.task.caps(model, batch)
+        return Work(self.task.decoder, prefixes, keys_B, caps, end_of_sequence(self.task.tokenizer), at_once)
 
     def _batches(self, model: nn.Module) -> bool:
         """Whether this model's candidates can be one batch, found out once."""
@@ -171,7 +171,7 @@ class Candidates:
         """How many candidates go together, and how many prefixes of each at a time."""
         device, beams = proposal.gradients[0].device, self.task.decoder.beams
         own = 4 * (_thin(proposal) if is_factored(proposal, len(batch)) else proposal.layout.size)
-        room = self.task.room(model, batch) + max(map(len, batch.prefixes))
+        room = max(self.task.caps(model, batch)) + max(map(len, batch.prefixes))
         each = own / len(batch) + beams * bytes_per_row(model, room)
         most = min(ROWS_AT_ONCE.get(device.type, 1024) // beams, int(MEMORY_SHARE * free_memory(device) / each))
         most = max(1, min(most, self.most_rows or most))

@@ -35,14 +35,14 @@ class Work:
     decoder: Decoder
     prefixes: list[tuple[int, ...]]
     keys_B: Tensor  # of the noise
-    room: int
+    caps: list[int]  # tokens that each prefix may have
     eos: int
     at_once: int  # prefixes of a candidate that go together
 
     def parts(self) -> Iterator[Work]:
         for start in range(0, len(self.prefixes), self.at_once):
             rows = slice(start, start + self.at_once)
-            yield replace(self, prefixes=self.prefixes[rows], keys_B=self.keys_B[rows])
+            yield replace(self, prefixes=self.prefixes[rows], keys_B=self.keys_B[rows], caps=self.caps[rows])
 
 
 class DenseBuffers:
@@ -146,9 +146,11 @@ class OnGPU:
         keys = torch.cat([work.keys_B, work.keys_B[:1].repeat(spare)])
         groups.start(num * len(prefixes))
         rows = self.loops.decode(
-            model, prefixes * num, work.room, work.eos, keys.repeat(num), work.decoder.process(), binding, num
+            model, prefixes * num, max(work.caps), work.eos, keys.repeat(num), work.decoder.process(), binding, num
         )
-        return (rows[k * len(prefixes) :][:real] for k in range(num))
+        for k in range(num):
+            mine = rows[k * len(prefixes) :][:real]
+            yield [tokens[:cap] for tokens, cap in zip(mine, work.caps, strict=True)]
 
     def clear(self) -> None:
         """Captured loops first: they read the buffers."""

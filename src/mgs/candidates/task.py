@@ -14,7 +14,7 @@ from mgs.candidates.fused import fused
 from mgs.costs import Cost
 from mgs.decoding import Decoder, training_length
 from mgs.decoding.agreement import supports_graph
-from mgs.decoding.decoder import room_for
+from mgs.decoding.decoder import caps_of
 from mgs.metrics import decode_texts, texts
 from mgs.types import Batch, Text
 
@@ -31,9 +31,9 @@ class Task:
     def cap(self, batch: Batch) -> int:
         return self.max_new_tokens or training_length(batch.max_target)
 
-    def room(self, model: nn.Module, batch: Batch) -> int:
-        """The cap, or what the model's window leaves of it."""
-        return room_for(model, batch.all.prefixes, self.cap(batch))
+    def caps(self, model: nn.Module, batch: Batch) -> list[int]:
+        """Of each row: the cap, or what the model's window leaves of it."""
+        return caps_of(model, batch.prefixes, self.cap(batch))
 
     def decode(
         self,
@@ -44,10 +44,10 @@ class Task:
         numbers: Sequence[int] | None = None,
     ) -> list[Text]:
         """Ŷ for each X of the batch. Noise belongs to a row's number, its own in the batch unless given."""
-        decoder, room = decoder or self.decoder, self.room(model, batch)
+        decoder = decoder or self.decoder
         rows = batch.numbers if numbers is None else numbers
         with fused(model) if decoder.beams == 1 and supports_graph(model) else nullcontext():
-            return decode_texts(model, self.tokenizer, batch.prefixes, decoder, room, noise, numbers=rows)
+            return decode_texts(model, self.tokenizer, batch.prefixes, decoder, self.cap(batch), noise, numbers=rows)
 
     def costs(self, hypotheses: Sequence[Text], batch: Batch) -> list[float]:
         """c(Ŷ, Y) of each row."""

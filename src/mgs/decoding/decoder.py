@@ -24,6 +24,7 @@ from mgs.decoding.loop import Process, decode_loop, ended_at
 from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.decoding.noise import gumbel, row_keys
 from mgs.errors import UserError, unknown
+from mgs.models import window
 from mgs.models.likelihood import evaluating, is_encoder_decoder, padded
 
 KINDS = ("greedy", "beam-N", "sample")
@@ -122,17 +123,16 @@ class Decoder:
         same integers give the same continuation for the same row, which is the same by its place or, if given, its
         number. `done` is told how many rows have just been finished, for a progress bar."""
         keys_B = row_keys(range(len(prefixes)) if numbers is None else numbers, *noise)
-        caps = [max_new_tokens(prefix) if callable(max_new_tokens) else max_new_tokens for prefix in prefixes]
-        most = room_for(model, prefixes, max(caps, default=1))
-        at_once = self._at_once(model, prefixes, most)
+        caps = caps_of(model, prefixes, max_new_tokens)
+        at_once = self._at_once(model, prefixes, max(caps, default=1))
         out: list[tuple[int, ...]] = [()] * len(prefixes)
         order = sorted(range(len(prefixes)), key=lambda row: len(prefixes[row]))  # least padding
         for start in range(0, len(prefixes), at_once):
             some = order[start : start + at_once]
             part = [prefixes[row] for row in some]
-            room = min(most, max(caps[row] for row in some))
-            for row, decoded in zip(some, self.rows(model, part, room, eos, keys_B[some]), strict=True):
-                out[row] = decoded[: caps[row]]
+            decoded = self.rows(model, part, [caps[row] for row in some], eos, keys_B[some])
+            for row, tokens in zip(some, decoded, strict=True):
+                out[row] = tokens
             done(len(some))
         return out
 
@@ -148,19 +148,39 @@ class Decoder:
         self,
         model: nn.Module,
         prefixes: Sequence[Sequence[int]],
-        room: int,
+        caps: Sequence[int],
         eos: int,
         keys_B: Tensor,
         left: Callable[[Tensor], object] = lambda kept: None,
     ) -> list[tuple[int, ...]]:
-        """Decode these rows as one batch, each with its own key of noise; `left` as in the loop."""
+        """Decode these rows as one batch, each with its own cap and key of noise; `left` as in the loop."""
         keys_B = keys_B.to(next(model.parameters()).device)
+        room = max(caps)
         with evaluating(model):
             if self.beams == 1 and supports_graph(model):
-                return Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
-            if self.beams > 1 or not supports_loop(model):
-                return self.generate(model, prefixes, room, eos, keys_B)
-            return decode_loop(model, prefixes, room, eos, keys_B, self.process(), left)
+                decoded = Loops().decode(model, prefixes, room, eos, keys_B, self.process(), None)
+            elif self.beams == 1 and supports_loop(model):
+                decoded = decode_loop(model, prefixes, room, eos, keys_B, self.process(), left)
+            else:
+                decoded = self._generate(model, prefixes, caps, eos, keys_B)
+        return [tokens[:cap] for tokens, cap in zip(decoded, caps, strict=True)]
+
+    def _generate(
+        self, model: nn.Module, prefixes: Sequence[Sequence[int]], caps: Sequence[int], eos: int, keys_B: Tensor
+    ) -> list[tuple[int, ...]]:
+        """`generate` on all rows at once, but for those that the others' room would take out of the model's window."""
+        out: list[tuple[int, ...]] = [()] * len(prefixes)
+        limit = None if is_encoder_decoder(model) else window(model)  # type: ignore[arg-type]
+        most = max(caps)
+        rooms = [
+            cap if limit and len(prefix) + most > limit else most for prefix, cap in zip(prefixes, caps, strict=True)
+        ]
+        for room in sorted(set(rooms)):
+            some = [row for row, its in enumerate(rooms) if its == room]
+            decoded = self.generate(model, [prefixes[row] for row in some], room, eos, keys_B[some])
+            for row, tokens in zip(some, decoded, strict=True):
+                out[row] = tokens
+        return out
 
     def process(self) -> Process | None:
         """What makes greedy search of a loop sample: filters, and noise on the log-probabilities."""
@@ -239,16 +259,16 @@ def training_length(max_target: int) -> int:
     return max(1, int(TRAINING_LENGTH * max_target))
 
 
-def room_for(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int) -> int:
-    """`max_new_tokens`, or what the model's window leaves after the longest prefix."""
-    if max_new_tokens < 1:
-        raise UserError(f"the number of new tokens must be at least 1, got {max_new_tokens}")
-    config = getattr(model, "config", None)
-    limit = getattr(config.get_text_config(), "max_position_embeddings", None) if config is not None else None
-    if not limit:
-        return max_new_tokens
-    longest = 0 if is_encoder_decoder(model) else max(map(len, prefixes))
-    left = int(limit) - longest
-    if left < 1:
-        raise UserError(f"a prefix of {longest} tokens leaves no room in the model's window of {limit}")
-    return min(max_new_tokens, left)
+def caps_of(model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: Cap) -> list[int]:
+    """How many new tokens each prefix may have: so many, or what it leaves of the model's window."""
+    limit = window(model) if hasattr(model, "config") else None  # type: ignore[arg-type]
+    caps = []
+    for prefix in prefixes:
+        cap = max_new_tokens(prefix) if callable(max_new_tokens) else max_new_tokens
+        if cap < 1:
+            raise UserError(f"the number of new tokens must be at least 1, got {cap}")
+        left = cap if limit is None else limit - (0 if is_encoder_decoder(model) else len(prefix))
+        if left < 1:
+            raise UserError(f"a prefix of {len(prefix)} tokens leaves no room in the model's window of {limit}")
+        caps.append(min(cap, left))
+    return caps

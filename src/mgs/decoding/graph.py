@@ -9,6 +9,7 @@ cannot lose rows; where most have ended, a smaller loop in the front part of the
 from __future__ import annotations
 
 import copy
+import sys
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
@@ -18,6 +19,7 @@ from transformers import Cache, DynamicCache
 
 from mgs.decoding.fixed import ATTENTION, FixedLayer, State, running
 from mgs.decoding.loop import Process, ended_at
+from mgs.models import window
 from mgs.models.likelihood import is_encoder_decoder, padded
 
 LOOK_EVERY = 16  # tokens between looks at whether all rows have ended: each makes the GPU wait
@@ -35,6 +37,7 @@ class FixedLoop:
         self.state = State(rows, room, next(model.parameters()).device)
         self.cache: Cache = self._new_cache(model)
         self.eos, self.process, self.groups = eos, process, groups
+        self.last = (window(model) or sys.maxsize) - 1  # type: ignore[arg-type]
         self.graph: torch.cuda.CUDAGraph | None = None
         self.smaller: dict[int, FixedLoop] = {}  # by number of rows
 
@@ -159,7 +162,7 @@ class FixedLoop:
         state.ended |= tokens == self.eos
         # Rows that have ended read some other token: a model may take ⟨eos⟩ for padding and warn.
         state.ids.copy_(torch.where(tokens == self.eos, int(self.eos == 0), tokens)[:, None])
-        state.positions += 1
+        state.positions.add_(1).clamp_(max=self.last)  # a row beyond the window waits for shorter ones
         state.length += 1
         state.position += 1
 

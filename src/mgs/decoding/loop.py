@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from mgs.decoding.cache import growing_cache
+from mgs.models import window
 from mgs.models.likelihood import padded
 
 DROP_SHARE = 8  # rows leave when at least one in this many has ended: each time costs a copy of the cache
@@ -28,7 +30,9 @@ def decode_loop(
 ) -> list[tuple[int, ...]]:
     """The argmax of the processed logits, token by token, up to and including ⟨eos⟩.
 
-    `left` is told which rows (of those there were) stay whenever some leave."""
+    `left` is told which rows (of those there were) stay whenever some leave. A row may go on beyond the model's window
+    for the sake of shorter ones: its tokens there mean nothing.
+    """
     device = next(model.parameters()).device
     lengths = [len(prefix) for prefix in prefixes]
     ragged = len(set(lengths)) > 1
@@ -37,11 +41,12 @@ def decode_loop(
     out_BT = torch.full((len(prefixes), max_new_tokens), eos, dtype=torch.long, device=device)
     rows = torch.arange(len(prefixes), device=device)  # those still being decoded
     keys = keys_B if keys_B is not None else rows
+    last = (window(model) or sys.maxsize) - 1  # type: ignore[arg-type]
     cache = growing_cache(model.config)  # type: ignore[arg-type]
     for position in range(max_new_tokens):
         options = {}
         if attention is not None:
-            positions = (attention.cumsum(dim=1) - 1).clamp(min=0)
+            positions = (attention.cumsum(dim=1) - 1).clamp(0, last)
             options = {"attention_mask": attention, "position_ids": positions[:, -inputs.shape[1] :]}
         logits = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1, **options).logits[
             :, -1

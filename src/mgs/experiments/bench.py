@@ -233,11 +233,11 @@ def _generated_cost(model: nn.Module, batch: Batch, task: Task, key: Key) -> flo
 def inference(model: nn.Module, proposal: Proposal, batch: Batch, decoder: Decoder, new_tokens: int) -> None:
     """θ alone on these rows: on a GPU in the same loop and with the same products as candidates, else in the loop."""
     keys = row_keys(range(len(batch)), 0)
-    prefixes = batch.prefixes
+    prefixes, caps = batch.prefixes, [new_tokens] * len(batch)
     if not supports_graph(model):
-        decoder.rows(model, prefixes, new_tokens, Ids.eos_token_id, keys)
+        decoder.rows(model, prefixes, caps, Ids.eos_token_id, keys)
         return
-    work = Work(decoder, prefixes, keys, new_tokens, Ids.eos_token_id, len(prefixes))
+    work = Work(decoder, prefixes, keys, caps, Ids.eos_token_id, len(prefixes))
     OnGPU().decode(model, searched_parameters(model), proposal, [None], True, work)
 
 
