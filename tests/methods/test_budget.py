@@ -91,7 +91,7 @@ def moved(model, by):
 
 def away_from(method, model, batch):
     """Away from what is likely, as from a model that has been trained: an untrained one can go far for nothing."""
-    return [{name: -x for name, x in part.items()} for part in method._gradients(model, batch, KEY)[0]]
+    return [{name: -x for name, x in part.items()} for part in method.centres(model, batch, KEY)[0]]
 
 
 def test_gradients_are_brought_to_where_they_spend_what_an_update_may(gpt2, batch, searching):

@@ -74,7 +74,7 @@ def test_search_has_one_centre_of_it_and_as_many_of_the_likelihood_as_asked_for(
     method = MGS(task, EXACT, 3, guides=("mle", "decoded"), num_gradients=2, guide_prefixes=3)
     outcome = method(gpt2, batch, KEY)
     assert outcome.log["guides"] == ["mle", "mle", "decoded"]
-    gradients, facts = method._gradients(gpt2, batch, KEY)
+    gradients, facts = method.centres(gpt2, batch, KEY)
     some = batch.select(range(3))
     expected, cost = decoded_gradient(task, gpt2, some, task.decode(gpt2, some, KEY))
     assert facts[-1]["loss"] == outcome.log["decoded_loss"] == cost

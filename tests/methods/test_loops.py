@@ -86,7 +86,7 @@ def test_guides_share_what_is_decoded(gpt2, batch, make_task, monkeypatch):
     decoded = []
     monkeypatch.setattr(type(task), "decode", lambda self, *given: decoded.append(1) or [Text("", CIRCLE)] * 4)
     method = MGS(task, ProposalForm(components="mle", noise=0.0), 2, guides=("loops", "decoded"))
-    _, facts = method._gradients(gpt2, batch, KEY)
+    _, facts = method.centres(gpt2, batch, KEY)
     assert [fact["guide"] for fact in facts] == ["loops", "decoded"]
     assert facts[0]["loss"] == 1.0
     assert len(decoded) == 1

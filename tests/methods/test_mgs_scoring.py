@@ -31,7 +31,7 @@ def nll(model, batch):
 
 
 def candidates_of(method, model, batch, key=KEY):
-    gradients, _ = method._gradients(model, batch, key)
+    gradients, _ = method.centres(model, batch, key)
     proposal = Proposal(method.form, gradients, method.num_candidates, *key)
     return [proposal.sample(k) for k in range(len(proposal))]
 
@@ -93,7 +93,7 @@ def test_staying_is_never_refused_and_way_back_is_open(make_gpt2, batch, make_ta
     start = make_gpt2()
     form = ProposalForm(components="mle", noise=0.0, lengths=(-1.0, 0.3), stay=True, density="none")
     method = MGS(make_task(), form, 3, likelihood_budget=0.01, anchor=start)
-    back, *_ = method._gradients(start, batch)[0]
+    back, *_ = method.centres(start, batch)[0]
     lost = moved(start, {name: -2.0 * tensor for name, tensor in back.items()})
     log = method(lost, batch, KEY).log
     assert log["nll_over_start"] == pytest.approx(nll(lost, batch) - nll(start, batch), abs=1e-5)

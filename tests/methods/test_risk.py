@@ -56,7 +56,7 @@ def test_search_takes_its_centres_from_the_guides(gpt2, batch, task, guides):
     assert outcome.log["guides"] == list(guides)
     assert {f"{guide}_loss" for guide in guides} <= outcome.log.keys()
     assert ("mle_loss" in outcome.log) == ("mle" in guides)
-    gradients, _ = method._gradients(gpt2, batch, Key(1, 0))
+    gradients, _ = method.centres(gpt2, batch, Key(1, 0))
     weights = dict(zip(outcome.log["gradients"], outcome.log["weights"], strict=True))
     for name, tensor in outcome.gradient.items():
         expected = -sum(weights[j] * gradient[name] for j, gradient in enumerate(gradients))

@@ -142,7 +142,7 @@ def measure_update_parts(
 
 def step_time(bench: Bench, model: nn.Module, batch: Batch, engine: Candidates, method: MGS) -> dict[str, float]:
     """Seconds of one decoding step of θ and the candidates, from two lengths; and what reading weights alone takes."""
-    gradients, _ = method._gradients(model, batch)
+    gradients, _ = method.centres(model, batch)
     proposal = Proposal(ProposalForm(), gradients, bench.candidates, 0, 0)
     numbers = [*range(bench.candidates), None]
     long, short = bench.new_tokens, max(1, bench.new_tokens // 4)
@@ -173,7 +173,7 @@ def measure_many(
     out["per_candidate"] = out["update"] / num
     line = f"  K = {num:,} of rank 1: update {out['update']:.3g} s, {1000 * out['per_candidate']:.3g} ms a candidate"
     if num in bench.compared:
-        gradients, _ = method._gradients(model, batch)
+        gradients, _ = method.centres(model, batch)
         proposal = Proposal(ProposalForm(rank=1), gradients, num, 0, 0)
         del gradients
         many = Batch(list(batch.examples) * num)
@@ -209,7 +209,7 @@ def measure_many(
 
 def sequential_update(model: nn.Module, batch: Batch, task: Task, form: ProposalForm, num: int, key: Key) -> Update:
     """One model after another: each a copy, each decoded with `generate`, each scored by itself."""
-    gradients, _ = MGS(task, form, num)._gradients(model, batch)
+    gradients, _ = MGS(task, form, num).centres(model, batch)
     proposal = Proposal(form, gradients, num, *key)
     base_cost = _generated_cost(model.eval(), batch, task, key)
     costs = []

@@ -31,8 +31,8 @@ Timer = Callable[[Callable[[int], Any]], float]
 
 def measure_parts(model: nn.Module, batch: Batch, method: MGS, time: Timer) -> dict[str, float]:
     """Seconds of what every process does: the gradient, and drawing a candidate, of full rank and of rank 1, again."""
-    gradients, _ = method._gradients(model, batch)
-    out = {"gradient": time(lambda step: method._gradients(model, batch))}
+    gradients, _ = method.centres(model, batch)
+    out = {"gradient": time(lambda step: method.centres(model, batch))}
     for rank, num in PARTS_CANDIDATES.items():
         proposal = Proposal(ProposalForm(rank=rank), gradients, num, 0, 0)
         costs = [float(k) for k in range(num)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,24 +14,17 @@ from tqdm.auto import tqdm
 
 from mgs.candidates import Candidates, Task
 from mgs.candidates.forms import Number
-from mgs.errors import NonFinite, UserError
+from mgs.errors import UserError
 from mgs.methods.budget import Budget, Limits
-from mgs.methods.decoded import decoded_gradient
-from mgs.methods.ends import ends_gradient
-from mgs.methods.loops import loops_gradient
+from mgs.methods.centres import Centres
 from mgs.methods.method import Key, Outcome, Stateless
-from mgs.methods.mle import mle_gradient, num_scored
-from mgs.methods.parallel import averaged
-from mgs.methods.parts import alignments, described, divided, parts
-from mgs.methods.risk import risk_gradient
+from mgs.methods.parts import alignments, divided
 from mgs.methods.scoring import Dealt, scores
 from mgs.methods.transfer import transfer_log
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, Update, mgs_update
-from mgs.search.directions import clipped, norm
-from mgs.types import Batch, Text
-
-GUIDES = ("mle", "ends", "loops", "risk", "decoded")
+from mgs.search.directions import norm
+from mgs.types import Batch
 
 
 class Proposed(NamedTuple):
@@ -102,6 +94,19 @@ class MGS(Stateless):
             raise UserError("length_unit budget needs one: give likelihood_budget, or length_unit norm")
         self.candidates = Candidates(self.task)
         self.dealt = Dealt(self.ranks, self.shard_data)
+        self.centres = Centres(
+            self.task,
+            self.guides,
+            self.num_gradients,
+            self.split,
+            self.guide_prefixes,
+            self.num_samples,
+            self.max_gradient_norm,
+            self.bf16,
+            self.label_smoothing,
+            self.ranks if self.shard_data else ALONE,
+            self.progress,
+        )
         self.budget = Budget(
             self.candidates,
             self.dealt,
@@ -138,7 +143,7 @@ class MGS(Stateless):
         if self.score_apart and len(rest) < (self.guide_prefixes or 0) / 2:
             told = f"{self.guide_prefixes} rows for guides beside {self.score_prefixes} that score"
             warnings.warn(f"batches are too small to have {told}: raise batch_tokens, or ask for fewer", stacklevel=2)
-        gradients, facts = self._gradients(model, rest, key)  # Algorithm 1, line 3
+        gradients, facts = self.centres(model, rest, key)  # Algorithm 1, line 3
         limits = self.budget.limits(model, scored)
         if limits and self.length_unit == "budget":
             spans = self.budget.scale(model, gradients, scored, limits, key)
@@ -166,56 +171,6 @@ class MGS(Stateless):
         log: dict[str, Any] = {f"{guide}_loss": sum(each) / len(each) for guide, each in losses.items()}
         aligned = zip(facts, alignments(proposal.gram()), strict=True)
         return log | {"guides": proposal.names, "parts": [fact | {"alignment": cosine} for fact, cosine in aligned]}
-
-    def _gradients(self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)) -> tuple[list[dict], list[dict]]:
-        """g_j = −∇L_MLE of each part of the batch, clipped; then, or instead, those of other guides; and facts about
-        each for the log. The same on every rank: by the same computation, or, with `shard_data`, as the mean of what
-        they make of their rows."""
-        model.train()
-        over = self.ranks if self.shard_data else ALONE
-        if over.size > 1:
-            torch.manual_seed(key.number("share", over.rank))  # of the dropout
-        gradients, facts = [], []
-        cut = [(guide, part) for guide in self.guides for part in self._parts(batch, guide)]
-        decoded = cache(lambda: self.task.decode(model, self._some(batch, over), key))  # guides share it
-        for guide, part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
-            mine = part.share(over.share(len(part)))
-            whole = averaged(over, mine, partial(self._gradient, model, mine, guide, decoded, key, over))
-            length = norm(whole.gradient)
-            if not math.isfinite(length):
-                raise NonFinite(f"the {guide.upper()} gradient of update {key.step + 1} is not finite")
-            ascent = dict(zip(whole.gradient, torch._foreach_neg(list(whole.gradient.values())), strict=True))
-            gradients.append(clipped(ascent, self.max_gradient_norm))
-            facts.append({"guide": guide, "loss": whole.loss, "norm": length, **described(part)})
-        return gradients, facts
-
-    def _parts(self, batch: Batch, guide: str) -> list[Batch]:
-        """Of the likelihood, parts that differ; of the rest, all there is: a few rows say little."""
-        if guide == "mle":
-            return parts(batch, self.num_gradients, self.split)
-        return [self._some(batch)]
-
-    def _some(self, batch: Batch, over: Ranks = ALONE) -> Batch:
-        some = batch.select(range(min(len(batch), self.guide_prefixes or len(batch))))
-        return some.share(over.share(len(some)))
-
-    def _gradient(
-        self, model: nn.Module, batch: Batch, guide: str, decoded: Callable[[], list[Text]], key: Key, over: Ranks
-    ) -> Outcome:
-        if guide == "risk":
-            gradient, loss = risk_gradient(self.task, model, batch, self.num_samples, key, self.bf16)
-            return Outcome(gradient, loss, weight=len(batch))
-        if guide == "decoded":
-            gradient, loss = decoded_gradient(self.task, model, batch, decoded(), self.bf16, over)
-            return Outcome(gradient, loss, weight=len(batch))
-        if guide == "loops":
-            gradient, loss = loops_gradient(model, batch, decoded(), self.bf16)
-            return Outcome(gradient, loss, weight=len(batch))
-        if guide == "ends":
-            gradient, loss = ends_gradient(model, batch, self.bf16)
-            return Outcome(gradient, loss, weight=num_scored(batch))
-        gradient, loss = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
-        return Outcome(gradient, loss, weight=num_scored(batch))
 
     def _costs(
         self, model: nn.Module, proposal: Proposal, noise: Sequence[int], numbers: Sequence[Number], batch: Batch

@@ -16,7 +16,7 @@ from transformers.training_args import trainer_log_levels
 from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import UserError, unknown
 from mgs.methods.budget import UNITS
-from mgs.methods.mgs import GUIDES
+from mgs.methods.centres import GUIDES
 from mgs.methods.parts import SPLITS
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
