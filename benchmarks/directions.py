@@ -52,7 +52,7 @@ def direction(guide: str, task: Task, model: torch.nn.Module, batch: Batch, rows
     if guide == "mle":
         gradient, _ = mle_gradient(model, parts(batch, PARTS, "length")[0])
     elif guide == "ends":
-        gradient, _ = ends_gradient(model, some)
+        gradient, _ = ends_gradient(model, some, task.end)
     else:
         gradient, _ = decoded_gradient(task, model, some, task.decode(model, some, key))
     return {name: tensor / -norm(gradient) for name, tensor in gradient.items()}

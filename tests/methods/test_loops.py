@@ -41,17 +41,19 @@ def test_the_chance_to_stop_is_one_minus_that_of_going_on_everywhere_in_the_circ
 
 
 def test_it_is_the_gradient_over_the_rows_that_go_in_circles(gpt2, grad, assert_same):
-    batch = Batch([Example((1,), (2, 0)), Example((2,), (1, 0)), Example((3,), (1, 0)), Example((1, 1), (3, 0))])
+    batch = Batch(
+        [Example((1,), (2, 2)), Example((2,), (1, 0)), Example((3,), (1, 0)), Example((1, 1), (3, 0))]
+    )  # the first is cut
     hypotheses = [Text("", tokens, False) for tokens in (CIRCLE, (1, 2, 0), (3, 3, 3, 3, 3, 3), (0,))]
     gpt2.eval()
-    found, share = loops_gradient(gpt2, batch, hypotheses)
+    found, share = loops_gradient(gpt2, batch, hypotheses, END)
     assert share == 0.5
     stopping = log_stopping(gpt2, [(1,), (3,)], [CIRCLE, (3, 3, 3, 3, 3, 3)], END)
     assert_same(found, grad(-stopping.sum() / 4, gpt2))
 
 
 def test_where_nothing_goes_in_circles_it_says_nothing(gpt2, batch, make_task):
-    gradient, share = loops_gradient(gpt2, batch, [Text("", (1, 0))] * len(batch))
+    gradient, share = loops_gradient(gpt2, batch, [Text("", (1, 0))] * len(batch), END)
     assert share == 0.0
     assert set(gradient) == {name for name, _ in gpt2.named_parameters()}
     assert not any(tensor.any() for tensor in gradient.values())
@@ -72,7 +74,7 @@ def test_steps_along_it_stop_a_model_that_goes_in_circles(make_gpt2, make_task):
 
     before = circling()
     for _ in range(60):
-        gradient, _ = loops_gradient(model, batch, task.decode(model, batch, KEY))
+        gradient, _ = loops_gradient(model, batch, task.decode(model, batch, KEY), END)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.sub_(gradient[name], alpha=0.2)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from mgs.costs import repetition
 from mgs.data import BatchStream, as_completions
 from mgs.errors import CostError, UserError
 from mgs.methods import MGS, MLE, MRT, PG, Key
@@ -302,10 +303,23 @@ def test_an_evaluation_gives_the_columns_and_the_cost(make_trainer, entries, let
     }
 
 
-def test_the_cost_of_an_evaluation_is_the_users(make_trainer, letters, tmp_path):
-    trainer = make_trainer("mgs", tmp_path, length, held_out=letters[50:])
+@pytest.mark.parametrize("name", ["length", "perplexity", "repetition", "edit", "lm", "mine"])
+def test_the_cost_of_an_evaluation_is_the_users_whatever_it_is_called(make_trainer, letters, tmp_path, name):
+    def cost(hypotheses, references):
+        return [100.0 + len(hypothesis.token_ids) for hypothesis in hypotheses]
+
+    cost.__name__ = name
+    metrics = make_trainer("mgs", tmp_path, cost, held_out=letters[50:]).evaluate()
+    assert metrics["eval_cost"] == pytest.approx(100 + metrics["eval_length"])
+
+
+def test_a_sequence_too_short_to_repeat_anything_costs_nothing_and_has_no_part_in_the_column(
+    make_trainer, letters, tmp_path
+):
+    trainer = make_trainer("mgs", tmp_path, "repetition", held_out=letters[50:])
     metrics = trainer.evaluate()
-    assert metrics["eval_cost"] == pytest.approx(metrics["eval_length"])
+    costs = repetition(trainer.last_evaluation.hypotheses, [])
+    assert metrics["eval_cost"] == pytest.approx(sum(costs) / len(costs))
 
 
 def test_the_scoring_model_is_the_start_however_far_training_goes(make_trainer, letters, tmp_path):

@@ -21,7 +21,6 @@ from mgs.candidates.perturbed import perturbed
 from mgs.candidates.probe import swappable
 from mgs.candidates.swap import swapped, watched
 from mgs.candidates.task import Task
-from mgs.data.completion import end_of_sequence
 from mgs.decoding import row_keys
 from mgs.decoding.agreement import supports_graph
 from mgs.decoding.memory import bytes_per_row, free_memory
@@ -153,7 +152,7 @@ class Candidates:
         prefixes = list(batch.prefixes)
         keys_B = row_keys(batch.numbers, *noise)
         caps = self.task.caps(model, batch)
-        return Work(self.task.decoder, prefixes, keys_B, caps, end_of_sequence(self.task.tokenizer), at_once)
+        return Work(self.task.decoder, prefixes, keys_B, caps, self.task.end, at_once)
 
     def _batches(self, model: nn.Module) -> bool:
         """Whether this model's candidates can be one batch, found out once."""

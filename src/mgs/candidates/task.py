@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mgs.candidates.fused import fused
 from mgs.costs import Cost
+from mgs.data.completion import end_of_sequence
 from mgs.decoding import Decoder, training_length
 from mgs.decoding.agreement import supports_graph
 from mgs.decoding.decoder import caps_of
@@ -27,6 +28,11 @@ class Task:
     decoder: Decoder
     cost: Cost
     max_new_tokens: int | None = None
+
+    @property
+    def end(self) -> int:
+        """⟨eos⟩."""
+        return end_of_sequence(self.tokenizer)
 
     def cap(self, batch: Batch) -> int:
         return self.max_new_tokens or training_length(batch.max_target)

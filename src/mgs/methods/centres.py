@@ -88,9 +88,9 @@ class Centres:
         elif guide == "decoded":
             found = decoded_gradient(self.task, model, batch, decoded(), self.bf16, self.over)
         elif guide == "loops":
-            found = loops_gradient(model, batch, decoded(), self.bf16)
+            found = loops_gradient(model, batch, decoded(), self.task.end, self.bf16)
         elif guide == "ends":
-            found = ends_gradient(model, batch, self.bf16)
+            found = ends_gradient(model, batch, self.task.end, self.bf16)
         else:
             found = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(*found, weight=num_scored(batch) if guide in BY_TOKENS else len(batch))

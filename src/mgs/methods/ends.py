@@ -9,23 +9,32 @@ another. Where the output layer is not searched, as with LoRA, g is the gradient
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from mgs.methods.weighted import weighted_gradient
-from mgs.models.likelihood import end_logits
+from mgs.methods.weighted import Rows, weighted_gradient
+from mgs.models.likelihood import scored_logits
 from mgs.types import Batch, Direction
 
 
-def ends_gradient(model: nn.Module, batch: Batch, bf16: bool = False) -> tuple[Direction, float]:
-    """−g, and minus the mean logit."""
+def ends_gradient(model: nn.Module, batch: Batch, end: int, bf16: bool = False) -> tuple[Direction, float]:
+    """−g, and minus the mean logit. `end` is ⟨eos⟩: a target that was cut to fit the model's window has none."""
     weights = [-1 / sum(map(len, batch.targets))] * len(batch)
-    gradient, value = weighted_gradient(model, batch.prefixes, batch.targets, weights, bf16, end_logits)
+    logits = partial(end_logits, end=end)
+    gradient, value = weighted_gradient(model, batch.prefixes, batch.targets, weights, bf16, logits)
     name = _output_layer(model)
-    return (_rows(gradient, name, {target[-1] for target in batch.targets}) if name in gradient else gradient), value
+    return (_row(gradient, name, end) if name in gradient else gradient), value
+
+
+def end_logits(model: nn.Module, prefixes: Rows, targets: Rows, end: int) -> Tensor:
+    """The logit of the end, summed over all places in a target. Differentiable."""
+    logits_NV, _, scored_BT = scored_logits(model, prefixes, targets)
+    logits_N = logits_NV[:, end].float()
+    return logits_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, logits_N).sum(dim=1)
 
 
 def _output_layer(model: nn.Module) -> str | None:
@@ -35,9 +44,8 @@ def _output_layer(model: nn.Module) -> str | None:
     return next(found, None)
 
 
-def _rows(gradient: Direction, name: str, rows: set[int]) -> Direction:
-    """These rows of one parameter, and zero elsewhere."""
+def _row(gradient: Direction, name: str, row: int) -> Direction:
+    """This row of one parameter, and zero elsewhere."""
     out = {other: torch.zeros_like(tensor) for other, tensor in gradient.items()}
-    for row in rows:
-        out[name][row] = gradient[name][row]
+    out[name][row] = gradient[name][row]
     return out

@@ -10,6 +10,7 @@ likely already, at the ends of sentences, and, unlike `ends.py`, asks for them i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -22,18 +23,14 @@ from mgs.types import Batch, Direction, Text
 
 
 def loops_gradient(
-    model: nn.Module, batch: Batch, hypotheses: Sequence[Text], bf16: bool = False
+    model: nn.Module, batch: Batch, hypotheses: Sequence[Text], end: int, bf16: bool = False
 ) -> tuple[Direction, float]:
     """−g times the share of the batch's rows that go round in circles, and that share."""
     decoded = [hypothesis.token_ids for hypothesis in hypotheses]
     rows = [row for row, tokens in enumerate(decoded) if comes_back(tokens) is not None]
     if not rows:
         return {name: torch.zeros_like(p) for name, p in searched_parameters(model).items()}, 0.0
-    end = batch.targets[0][-1]
-
-    def stopping(model: nn.Module, prefixes: Rows, continuations: Rows) -> Tensor:
-        return log_stopping(model, prefixes, continuations, end)
-
+    stopping = partial(log_stopping, end=end)
     prefixes, circling = [batch.prefixes[row] for row in rows], [decoded[row] for row in rows]
     gradient, _ = weighted_gradient(model, prefixes, circling, [-1 / len(batch)] * len(rows), bf16, stopping)
     return gradient, len(rows) / len(batch)

@@ -1,4 +1,4 @@
-"""The other guide of parameter search: the gradient of the expected cost, from samples.
+"""A guide of parameter search: the gradient of the expected cost, from samples.
 
     ∇ E[c(Ŷ)] ≈ mean of (c(Ŷ) − c̄(X)) ∇ log p_θ(Ŷ | X)
 

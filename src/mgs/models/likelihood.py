@@ -110,15 +110,6 @@ def log_likelihoods(model: nn.Module, prefixes: Sequence[Sequence[int]], targets
     return token_log_likelihoods(model, prefixes, targets)[0].sum(dim=1)
 
 
-def end_logits(model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
-    """The logit of each target's last token, summed over all places in the target. Differentiable."""
-    logits_NV, _, scored_BT = scored_logits(model, prefixes, targets)
-    ends_B1 = torch.tensor([[target[-1]] for target in targets], device=scored_BT.device)
-    ends_N = ends_B1.expand_as(scored_BT)[scored_BT]
-    end_logits_N = logits_NV.float().gather(1, ends_N[:, None]).squeeze(1)
-    return end_logits_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, end_logits_N).sum(dim=1)
-
-
 @torch.no_grad()
 def score(
     model: nn.Module,

@@ -14,7 +14,6 @@ from mgs.data import Completions, drawn_apart
 from mgs.decoding import Decoder
 from mgs.errors import UserError
 from mgs.methods import MGS, MLE, MRT, PG, Key, Method, Mixed
-from mgs.metrics import COLUMNS
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.training.config import MGSConfig, MLEConfig, MRTConfig, PGConfig, SamplingConfig, SequenceConfig
 from mgs.training.trainer import SequenceTrainer
@@ -61,21 +60,18 @@ class CostTrainer(SequenceTrainer):
     def figures(self, data: Completions) -> dict[str, float]:
         figures = super().figures(data)
         assert self.last_evaluation is not None
-        name = self.task.cost.name
-        if name in COLUMNS and name in figures:
-            return {"cost": figures[name]} | figures
-        batch = Batch(data.examples)
-        hypotheses = self.last_evaluation.hypotheses
-        return {
-            "cost": self.task.cost.mean(hypotheses, self.task.references(batch), **self.task.columns(batch))
-        } | figures
+        cost = self.task.cost
+        if isinstance(cost.function, LanguageModelCost) and cost.function.model is self.scorer:
+            return {"cost": figures["lm"]} | figures  # all other costs take less time than what they are asked about
+        batch, hypotheses = Batch(data.examples), self.last_evaluation.hypotheses
+        return {"cost": cost.mean(hypotheses, self.task.references(batch), **self.task.columns(batch))} | figures
 
 
 class MGSTrainer(CostTrainer):
     """MLE-guided parameter search.
 
-    `cost` is a name (`lm`, `edit`, `repetition`, `nontermination`) or a function
-    `cost(hypotheses, references, **columns) -> list[float] | float`; hypotheses are strings that know their tokens.
+    `cost` is one of `mgs.costs.COST_NAMES` or a function `cost(hypotheses, references, **columns) -> list[float] |
+    float`; hypotheses are strings that know their tokens.
     """
 
     def make_method(self, args: MGSConfig, model: nn.Module) -> Method:
