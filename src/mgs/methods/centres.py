@@ -1,4 +1,8 @@
-"""What candidates are drawn around: down the gradients of guides. A guide is a loss; the paper's is of likelihood."""
+"""What candidates are drawn around: where guides lead from θ.
+
+A guide is a loss; the paper's is that of likelihood. Its centre is down its gradient (Algorithm 1, line 3), or at the
+end of a walk of many steps that is held to the start.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +26,33 @@ from mgs.methods.mle import mle_gradient, num_scored
 from mgs.methods.parallel import averaged
 from mgs.methods.parts import described, parts
 from mgs.methods.risk import risk_gradient
+from mgs.methods.stops import stops_gradient
+from mgs.methods.walk import Walk, divergence_gradient
 from mgs.ranks import ALONE, Ranks
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch, Direction, Text
 
-GUIDES = ("mle", "ends", "loops", "risk", "decoded")
-BY_TOKENS = ("mle", "ends")  # guides whose losses are means over tokens, not over rows
-Decoded = Callable[[], Sequence[Text]]  # what the task's decoder makes of some rows, when a guide asks for it
+GUIDES = ("mle", "ends", "loops", "stops", "risk", "decoded")
+BY_TOKENS = ("mle", "ends")  # guides whose losses are means over tokens, not over rows, ...
+OF_DECODED = ("loops", "stops", "decoded")  # ... and those that look at what the decoder makes of the rows
+#: What that is, made when a guide first asks for it.
+Decoded = Callable[[], Sequence[Text]]
 
 
 @dataclass(frozen=True)
 class Centres:
-    """g_j = −∇L_j, clipped: one for each guide, and of the likelihood one for each part of the batch. The same on every
-    rank: by the same computation, or, where `over` ranks share the rows, as the mean of what they make of theirs."""
+    """One for each guide, and of likelihood one for each part of the batch. The same on every rank: by the same
+    computation, or, where `over` ranks share the rows, as the mean of what they make of theirs."""
 
     task: Task
     guides: Sequence[str] = ("mle",)
     num_parts: int = 1
     split: str = "order"
-    prefixes: int | None = None  # that guides other than the likelihood take
+    prefixes: int | None = None  # that guides other than likelihood take
     num_samples: int = 4  # of each, for `risk`
-    max_norm: float = 1.0
+    walk: Walk | None = None
+    anchor: nn.Module | None = None  # what walks are held to
+    max_norm: float = 1.0  # of a gradient
     bf16: bool = False
     label_smoothing: float = 0.0
     over: Ranks = ALONE
@@ -51,7 +61,7 @@ class Centres:
     def __call__(
         self, model: nn.Module, batch: Batch, key: Key = Key(0, 0)
     ) -> tuple[list[Direction], list[dict[str, Any]]]:
-        """The directions, and facts about each for the log."""
+        """As directions from θ, and facts about each for the log."""
         model.train()
         if self.over.size > 1:
             torch.manual_seed(key.number("share", self.over.rank))  # of the dropout
@@ -60,13 +70,14 @@ class Centres:
         cut = [(guide, part) for guide in self.guides for part in self._parts(batch, guide)]
         for guide, part in tqdm(cut, desc="gradients", leave=False, delay=3, disable=not self.progress):
             mine = self._mine(part)
-            whole = averaged(self.over, mine, partial(self._gradient, model, mine, guide, decoded, key))
-            length = norm(whole.gradient)
-            if not math.isfinite(length):
+            if self.walk is None:
+                centre, fact = self._down(model, mine, guide, decoded, key)
+            else:
+                centre, fact = self._walked(self.walk, model, self._mine(batch), mine, guide, decoded, key)
+            if not math.isfinite(fact["norm"]):
                 raise NonFinite(f"the {guide.upper()} gradient of update {key.step + 1} is not finite")
-            down = dict(zip(whole.gradient, torch._foreach_neg(list(whole.gradient.values())), strict=True))
-            found.append(clipped(down, self.max_norm))
-            facts.append({"guide": guide, "loss": whole.loss, "norm": length, **described(part)})
+            found.append(centre)
+            facts.append({"guide": guide, **fact, **described(part)})
         return found, facts
 
     def _parts(self, batch: Batch, guide: str) -> list[Batch]:
@@ -81,16 +92,51 @@ class Centres:
     def _mine(self, batch: Batch) -> Batch:
         return batch.share(self.over.share(len(batch)))
 
+    def _down(
+        self, model: nn.Module, mine: Batch, guide: str, decoded: Decoded, key: Key
+    ) -> tuple[Direction, dict[str, Any]]:
+        """−∇ of the guide's loss, clipped."""
+        whole = averaged(self.over, mine, partial(self._gradient, model, mine, guide, decoded, key))
+        down = dict(zip(whole.gradient, torch._foreach_neg(list(whole.gradient.values())), strict=True))
+        return clipped(down, self.max_norm), {"loss": whole.loss, "norm": norm(down)}
+
+    def _walked(
+        self, walk: Walk, model: nn.Module, holding: Batch, leading: Batch, guide: str, decoded: Decoded, key: Key
+    ) -> tuple[Direction, dict[str, Any]]:
+        """Where the guide leads step by step, while all rows hold it back."""
+
+        def hold(rows: Sequence[int]) -> Outcome:
+            some = holding.select(rows)
+
+            def found() -> Outcome:
+                assert self.anchor is not None
+                return Outcome(*divergence_gradient(model, self.anchor, some, self.bf16), weight=num_scored(some))
+
+            return averaged(self.over, holding, found)
+
+        def lead(rows: Sequence[int]) -> Outcome:
+            texts = [decoded()[row] for row in rows] if guide in OF_DECODED else []
+            some = leading.select(rows)
+            return averaged(self.over, leading, partial(self._gradient, model, some, guide, lambda: texts, key))
+
+        if guide in OF_DECODED:
+            decoded()  # with θ, before the first step
+        centre, held, led = walk(model, hold, lead, (len(holding), len(leading)), key.number("walk", guide))
+        return centre, {"loss": led, "divergence": held, "norm": norm(centre)}
+
     def _gradient(self, model: nn.Module, batch: Batch, guide: str, decoded: Decoded, key: Key) -> Outcome:
         """∇ of the guide's loss over these rows, and the loss."""
+        end = self.task.end
         if guide == "risk":
             found = risk_gradient(self.task, model, batch, self.num_samples, key, self.bf16)
         elif guide == "decoded":
             found = decoded_gradient(self.task, model, batch, decoded(), self.bf16, self.over)
         elif guide == "loops":
-            found = loops_gradient(model, batch, decoded(), self.task.end, self.bf16)
+            found = loops_gradient(model, batch, decoded(), end, self.bf16)
+        elif guide == "stops":
+            found = stops_gradient(model, batch, decoded(), end, self.bf16)
         elif guide == "ends":
-            found = ends_gradient(model, batch, self.task.end, self.bf16)
+            found = ends_gradient(model, batch, end, self.bf16)
         else:
             found = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(*found, weight=num_scored(batch) if guide in BY_TOKENS else len(batch))

@@ -21,6 +21,7 @@ from mgs.methods.method import Key, Outcome, Stateless
 from mgs.methods.parts import alignments, divided
 from mgs.methods.scoring import Dealt, scores
 from mgs.methods.transfer import transfer_log
+from mgs.methods.walk import Walk
 from mgs.ranks import ALONE, Ranks
 from mgs.search import Proposal, ProposalForm, Temperature, Update, mgs_update
 from mgs.search.directions import norm
@@ -41,9 +42,10 @@ class MGS(Stateless):
     """Minimises `task` by parameter search.
 
     `guides` are what the centres beside zero are gradients of: the likelihood, as in the paper, the logit of the end
-    (see `ends.py`), the chance to stop where the model goes round in circles (`loops.py`), the expected cost of
-    `num_samples` samples a row, or the likelihood of what is decoded, weighted by its cost (`decoded.py`). All but the
-    first take the batch's first `guide_prefixes`, or all.
+    (see `ends.py`), the chance to stop where the model goes round in circles (`loops.py`), how far it is from stopping
+    before it does (`stops.py`), the expected cost of `num_samples` samples a row, or the likelihood of what is decoded,
+    weighted by its cost (`decoded.py`). All but the first take the batch's first `guide_prefixes`, or all. With a
+    `walk`, centres are where that leads down such a loss, held to the `anchor` (`walk.py`), rather than gradients.
 
     `num_gradients` J > 1 cuts the batch into J parts, each giving a centre of likelihood: in the order drawn, or, with
     `split` length, from short targets to long, which makes the gradients differ more. All prefixes, or the first
@@ -64,6 +66,7 @@ class MGS(Stateless):
     guides: Sequence[str] = ("mle",)
     num_samples: int = 4
     guide_prefixes: int | None = None
+    walk: Walk | None = None
     num_gradients: int = 1
     split: str = "order"
     score_prefixes: int | None = None
@@ -92,6 +95,8 @@ class MGS(Stateless):
             raise UserError("likelihood_budget is counted from a model: give the one that training starts from, anchor")
         if self.length_unit == "budget" and self.likelihood_budget is None:
             raise UserError("length_unit budget needs one: give likelihood_budget, or length_unit norm")
+        if self.walk is not None and self.anchor is None:
+            raise UserError("a walk is held to what a model says: give the one that training starts from, anchor")
         self.candidates = Candidates(self.task)
         self.dealt = Dealt(self.ranks, self.shard_data)
         self.centres = Centres(
@@ -101,6 +106,8 @@ class MGS(Stateless):
             self.split,
             self.guide_prefixes,
             self.num_samples,
+            self.walk,
+            self.anchor,
             self.max_gradient_norm,
             self.bf16,
             self.label_smoothing,

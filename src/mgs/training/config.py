@@ -18,6 +18,7 @@ from mgs.errors import UserError, unknown
 from mgs.methods.budget import UNITS
 from mgs.methods.centres import GUIDES
 from mgs.methods.parts import SPLITS
+from mgs.methods.walk import Walk
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
 from mgs.training.ranges import check_ranges
@@ -39,6 +40,9 @@ RARE = (
         "length_unit",
         "probe_transfer",
         "guide_prefixes",
+        "walk_rate",
+        "walk_weight",
+        "walk_rows",
     ),
 )
 NONFINITE = ("stop", "skip")
@@ -182,8 +186,12 @@ class MGSConfig(SequenceConfig):
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
     guides: list[str] = option(
         ["mle"],
-        "What the other centres are gradients of: mle, ends, loops, risk (expected cost), decoded.",
+        "What the other centres are gradients of: mle, ends, loops, stops, risk (expected cost), decoded.",
     )
+    walk_steps: int = option(0, "Steps of a walk to each of those centres, held to the start; 0: one down a gradient.")
+    walk_rate: float = option(1e-4, "Step size of walks, which are Adam's.")
+    walk_weight: float = option(0.03, "Weight in a walk of what leads it, beside the divergence from the start.")
+    walk_rows: int = option(32, "Rows of each of the two a step.")
     guide_prefixes: int | None = option(None, "Prefixes that guides other than mle take (default: all).")
     num_samples: int = option(4, "With the guide risk: samples of each prefix.")
     num_gradients: int = option(1, "Parts of the batch whose gradients are centres of their own.")
@@ -246,6 +254,9 @@ class MGSConfig(SequenceConfig):
             stay=self.stay,
             rank=self.rank,
         )
+
+    def walk(self) -> Walk | None:
+        return Walk(self.walk_steps, self.walk_rate, self.walk_weight, self.walk_rows) if self.walk_steps else None
 
     def search_temperature(self) -> Temperature:
         if str(self.temperature) == "auto":

@@ -75,7 +75,8 @@ class MGSTrainer(CostTrainer):
     """
 
     def make_method(self, args: MGSConfig, model: nn.Module) -> Method:
-        budget = args.likelihood_budget
+        budget, walk = args.likelihood_budget, args.walk()
+        compared = budget is not None or walk is not None
         return MGS(
             self.task,
             args.proposal_form(),
@@ -84,6 +85,7 @@ class MGSTrainer(CostTrainer):
             guides=tuple(args.guides),
             guide_prefixes=args.guide_prefixes,
             num_samples=args.num_samples,
+            walk=walk,
             num_gradients=args.num_gradients,
             split=args.split,
             score_prefixes=args.score_prefixes,
@@ -93,7 +95,7 @@ class MGSTrainer(CostTrainer):
             likelihood_budget=budget,
             likelihood_pace=args.likelihood_pace,
             length_unit=args.length_unit,
-            anchor=None if budget is None else self.scorer or frozen(model).to(args.device),
+            anchor=(self.scorer or frozen(model).to(args.device)) if compared else None,
             probe_transfer=args.probe_transfer,
             fresh=self._fresh,
             max_gradient_norm=args.gradient_norm,
