@@ -38,6 +38,18 @@ ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None, "leng
 GATE = {**ONE, "guides": ["mle"], "lengths": [0.5], "num_candidates": 2, "temperature": "1e9"}
 DECODED = {**ONE, "guides": ["decoded"], "num_candidates": 1, "lengths": [0.1], "stay": False, "score_apart": False}
 STEP = {**PLAIN, "batch_tokens": 16_384, "learning_rate": 0.25}
+#: One to where the guide leads in twenty steps, and half of the way there; the better of them, or staying.
+WALK = {
+    "guides": ["stops"],
+    "guide_prefixes": 200,
+    "batch_tokens": 80_000,
+    "walk_steps": 20,
+    "walk_rate": 6e-4,
+    "lengths": [0.5, 1.0],
+    "length_unit": "norm",
+    "likelihood_pace": 1.0,
+    "effective_share": 0.5,
+}
 ROWS: dict[str, dict[str, Any]] = {
     "paper": {},
     "paper, zero only": ZERO_ONLY,
@@ -48,6 +60,9 @@ ROWS: dict[str, dict[str, Any]] = {
     "loops and decoded": {**SIZED, "guides": ["loops", "decoded"]},
     "loops and ends": {**SIZED, "guides": ["loops", "ends"]},
     "ends, loops and decoded": {**SIZED, "guides": ["ends", "loops", "decoded"], "num_candidates": 4, "mix": 0.25},
+    "stops alone": {**SIZED, **ENDS, "guides": ["stops"]},
+    "stops and decoded": {**SIZED, "guides": ["stops", "decoded"]},
+    "a walk to stops": {**SIZED, **WALK},
     "uniform weights": {**SIZED, **UNIFORM},
     "gate alone": {**SIZED, **GATE, "batch_tokens": 16_384},
     "decoded steps": {**SIZED, **DECODED, "score_prefixes": 1, "batch_tokens": 16_384},

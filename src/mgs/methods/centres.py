@@ -27,7 +27,7 @@ from mgs.methods.parallel import averaged
 from mgs.methods.parts import described, parts
 from mgs.methods.risk import risk_gradient
 from mgs.methods.stops import stops_gradient
-from mgs.methods.walk import Walk, divergence_gradient
+from mgs.methods.walk import Walk, divergence_gradient, same_weights
 from mgs.ranks import ALONE, Ranks
 from mgs.search.directions import clipped, norm
 from mgs.types import Batch, Direction, Text
@@ -103,24 +103,26 @@ class Centres:
     def _walked(
         self, walk: Walk, model: nn.Module, holding: Batch, leading: Batch, guide: str, decoded: Decoded, key: Key
     ) -> tuple[Direction, dict[str, Any]]:
-        """Where the guide leads step by step, while all rows hold it back."""
+        """Where the guide leads step by step, while all rows hold it back. What has been put right since the start is
+        what the start pulls back: so the guide is asked about what that decodes, too."""
+        assert self.anchor is not None
+        anchor, texts = self.anchor, [] if guide not in OF_DECODED else list(decoded())
+        if texts and not same_weights(model, anchor):
+            texts += self.task.decode(anchor, leading, key)
+            leading = leading.select([*range(len(leading))] * 2)
 
         def hold(rows: Sequence[int]) -> Outcome:
             some = holding.select(rows)
 
             def found() -> Outcome:
-                assert self.anchor is not None
-                return Outcome(*divergence_gradient(model, self.anchor, some, self.bf16), weight=num_scored(some))
+                return Outcome(*divergence_gradient(model, anchor, some, self.bf16), weight=num_scored(some))
 
             return averaged(self.over, holding, found)
 
         def lead(rows: Sequence[int]) -> Outcome:
-            texts = [decoded()[row] for row in rows] if guide in OF_DECODED else []
-            some = leading.select(rows)
-            return averaged(self.over, leading, partial(self._gradient, model, some, guide, lambda: texts, key))
+            some, theirs = leading.select(rows), [texts[row] for row in rows] if texts else []
+            return averaged(self.over, leading, partial(self._gradient, model, some, guide, lambda: theirs, key))
 
-        if guide in OF_DECODED:
-            decoded()  # with θ, before the first step
         centre, held, led = walk(model, hold, lead, (len(holding), len(leading)), key.number("walk", guide))
         return centre, {"loss": led, "divergence": held, "norm": norm(centre)}
 

@@ -95,6 +95,12 @@ def restored(parameters: Mapping[str, Tensor]) -> Iterator[Direction]:
                 parameter.grad = gradients[name]
 
 
+def same_weights(model: nn.Module, other: nn.Module) -> bool:
+    """Whether what is searched is the same in both."""
+    theirs = dict(other.named_parameters())
+    return all(torch.equal(parameter, theirs[name]) for name, parameter in searched_parameters(model).items())
+
+
 def divergence_gradient(
     model: nn.Module, anchor: nn.Module, batch: Batch, bf16: bool = False
 ) -> tuple[Direction, float]:
