@@ -124,6 +124,17 @@ def test_a_cap_may_depend_on_the_prefix(gpt2, monkeypatch, at_once):
     assert Decoder()(gpt2, prefixes, lambda prefix: 3 * len(prefix), NO_EOS) == [whole[0], whole[1][:3], whole[2][:6]]
 
 
+@pytest.mark.parametrize("beams", [2, 5])
+def test_beams_of_a_row_end_at_its_own_cap_whatever_the_others_may_have(model, beams, an_eos):
+    chosen = Decoder(beams=beams)
+    eos = an_eos(chosen(model, PREFIXES, 15, NO_EOS))
+    caps = {prefix: 2 + 5 * (row % 4) for row, prefix in enumerate(PREFIXES)}
+    alone = [chosen(model, [prefix], caps[prefix], eos)[0] for prefix in PREFIXES]
+    assert chosen(model, PREFIXES, caps.__getitem__, eos) == alone
+    longest = chosen(model, PREFIXES, max(caps.values()), eos)
+    assert alone != [row[: caps[prefix]] for prefix, row in zip(PREFIXES, longest, strict=True)]
+
+
 def test_no_room_in_the_window_and_no_new_tokens_are_errors(llama):
     with pytest.raises(UserError, match="prefix of 64 tokens leaves no room in the model's window of 64"):
         GREEDY(llama, [(7,) * 64], 5, NO_EOS)

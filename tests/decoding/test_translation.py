@@ -107,6 +107,15 @@ def test_sources_of_different_lengths_do_not_leak_into_each_other(translator, mo
     assert chosen(translator, SOURCES, 12, NO_EOS, noise=(3,)) == expected
 
 
+@pytest.mark.parametrize("kind", ["greedy", "sample", "beam-2", "beam-5"])
+def test_a_cap_may_depend_on_the_source(translator, kind, an_eos):
+    chosen, caps = Decoder.parse(kind), [5, 2, 12, 3]
+    for eos in (NO_EOS, an_eos(chosen(translator, SOURCES, 12, NO_EOS))):
+        rows = zip(SOURCES, caps, KEYS.split(1), strict=True)
+        expected = [chosen.rows(translator, [source], [cap], eos, key)[0] for source, cap, key in rows]
+        assert chosen.rows(translator, SOURCES, caps, eos, KEYS) == expected
+
+
 @pytest.mark.parametrize("kind", ["greedy", "sample", "beam-3"])
 def test_a_row_cut_at_the_cap_does_not_look_as_if_it_had_ended(translator, kind):
     """Such models come with an ⟨eos⟩ that the library forces upon the last token."""

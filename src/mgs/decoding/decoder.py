@@ -12,6 +12,8 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -177,7 +179,8 @@ class Decoder:
         ]
         for room in sorted(set(rooms)):
             some = [row for row, its in enumerate(rooms) if its == room]
-            decoded = self.generate(model, [prefixes[row] for row in some], room, eos, keys_B[some])
+            own = [caps[row] for row in some]
+            decoded = self.generate(model, [prefixes[row] for row in some], room, eos, keys_B[some], own)
             for row, tokens in zip(some, decoded, strict=True):
                 out[row] = tokens
         return out
@@ -196,9 +199,16 @@ class Decoder:
 
     @torch.no_grad()
     def generate(
-        self, model: nn.Module, prefixes: Sequence[Sequence[int]], max_new_tokens: int, eos: int, keys_B: Tensor
+        self,
+        model: nn.Module,
+        prefixes: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        eos: int,
+        keys_B: Tensor,
+        caps: Sequence[int] = (),
     ) -> list[tuple[int, ...]]:
-        """The general way, and the reference for the fast loop: the library's own `generate`."""
+        """The general way, and the reference for the fast loop: the library's own `generate`. What a row has after its
+        own cap, if it has one, means nothing."""
         device = next(model.parameters()).device
         translates = is_encoder_decoder(model)  # its input is a source, padded on the right; its output stands alone
         ids = padded(prefixes, eos, device, left=not translates)
@@ -214,7 +224,11 @@ class Decoder:
         forced, own.forced_eos_token_id = own.forced_eos_token_id, None  # type: ignore[union-attr]
         try:
             out = model.generate(  # type: ignore[operator]
-                input_ids=ids, attention_mask=mask, logits_processor=processors, generation_config=config
+                input_ids=ids,
+                attention_mask=mask,
+                logits_processor=processors,
+                stopping_criteria=StoppingCriteriaList([OwnCaps(caps, start)] if caps else []),
+                generation_config=config,
             )
         finally:
             own.forced_eos_token_id = forced  # type: ignore[union-attr]
@@ -252,6 +266,17 @@ class GumbelNoise(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         noise = gumbel(self.keys_B, input_ids.shape[1] - self.start, scores.shape[-1])
         return torch.log_softmax(scores, dim=-1) + noise
+
+
+class OwnCaps(StoppingCriteria):
+    """Every row ends at its own cap, as it would alone: a beam that went on could be another one before the cap."""
+
+    def __init__(self, caps: Sequence[int], start: int):
+        self.caps, self.start = caps, start
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        reached_B = torch.tensor([input_ids.shape[1] - self.start >= cap for cap in self.caps], device=input_ids.device)
+        return reached_B.repeat_interleave(len(input_ids) // len(self.caps))  # beams of a row are next to each other
 
 
 def training_length(max_target: int) -> int:
