@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import GenerationConfig
 
 from mgs.decoding import Decoder, decoder, row_keys, training_length
@@ -157,26 +158,70 @@ def test_training_mode_is_restored_after_an_exception(gpt2):
     assert copied.training
 
 
+LEAKING = {
+    "repetition_penalty": 3.0,
+    "no_repeat_ngram_size": 1,
+    "encoder_repetition_penalty": 3.0,
+    "encoder_no_repeat_ngram_size": 1,
+    "length_penalty": 5.0,
+    "min_new_tokens": 9,
+    "early_stopping": True,
+    "forced_eos_token_id": NO_EOS - 1,
+    "suppress_tokens": list(range(1, 300)),
+    "begin_suppress_tokens": list(range(1, 300)),
+    "bad_words_ids": [[token] for token in range(1, 300)],
+    "sequence_bias": [[[token], -1e4] for token in range(1, 300)],
+    "guidance_scale": 3.0,
+    "exponential_decay_length_penalty": (1, 3.0),
+    "max_time": 1e-9,
+    "num_return_sequences": 2,
+    "return_dict_in_generate": True,
+}
+
+
+@pytest.fixture
+def with_settings(gpt2):
+    """The model with settings of its own, all at once or one of them."""
+    copied = copy.deepcopy(gpt2)
+
+    def make(**settings):
+        copied.generation_config = GenerationConfig()
+        for name, value in settings.items():
+            setattr(copied.generation_config, name, value)
+        return copied
+
+    return make
+
+
 @pytest.mark.parametrize("kind", ["greedy", "sample", "beam-2"])
-def test_the_models_own_generation_settings_do_not_leak_in(gpt2, kind, an_eos):
+@pytest.mark.parametrize("setting", [*LEAKING, "all"])
+def test_the_models_own_generation_settings_do_not_leak_in(gpt2, with_settings, kind, setting, an_eos):
     """A model may come with penalties of its own: a decoder does what its name says."""
-    penalised = copy.deepcopy(gpt2)
-    penalised.generation_config = GenerationConfig(
-        repetition_penalty=3.0,
-        no_repeat_ngram_size=1,
-        encoder_repetition_penalty=3.0,
-        encoder_no_repeat_ngram_size=1,
-        length_penalty=5.0,
-        min_new_tokens=9,
-        early_stopping=True,
-        forced_eos_token_id=NO_EOS - 1,
-    )
-    chosen, keys = Decoder.parse(kind), row_keys(range(6), 0)
+    its_own = with_settings(**(LEAKING if setting == "all" else {setting: LEAKING[setting]}))
+    chosen, keys, before = Decoder.parse(kind), row_keys(range(6), 0), its_own.generation_config
     eos = an_eos(chosen(gpt2, PREFIXES, 15, NO_EOS))
     expected = chosen(gpt2, PREFIXES, 15, eos)
-    assert chosen(penalised, PREFIXES, 15, eos) == expected
-    assert chosen.generate(penalised, PREFIXES, 15, eos, keys) == expected
-    assert penalised.generation_config.forced_eos_token_id == NO_EOS - 1  # and they are still there
+    assert chosen(its_own, PREFIXES, 15, eos) == expected
+    assert chosen.generate(its_own, PREFIXES, 15, eos, keys) == expected
+    assert its_own.generation_config is before  # and they are still there
+
+
+def test_the_models_own_generation_settings_are_put_back_after_an_exception(with_settings):
+    its_own = with_settings(repetition_penalty=3.0)
+    before = its_own.generation_config
+    with pytest.raises(IndexError):
+        Decoder(beams=2)(its_own, [(10_000,)], 5, NO_EOS)
+    assert its_own.generation_config is before
+
+
+def test_the_settings_of_a_model_inside_adapters_do_not_leak_in_either(gpt2, with_settings):
+    expected = Decoder(beams=2)(gpt2, PREFIXES, 15, NO_EOS)
+    its_own = with_settings(repetition_penalty=3.0)
+    before = its_own.generation_config
+    adapters = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+    adapted = get_peft_model(its_own, adapters)
+    assert Decoder(beams=2)(adapted, PREFIXES, 15, NO_EOS) == expected  # new adapters change nothing
+    assert its_own.generation_config is before
 
 
 def test_rows_take_their_noise_from_the_keys_they_are_given(gpt2):

@@ -130,13 +130,6 @@ def test_a_row_cut_at_the_cap_does_not_look_as_if_it_had_ended(translator, kind)
     assert translator.generation_config.forced_eos_token_id == own
 
 
-def test_the_forced_end_is_restored_after_an_exception(translator):
-    own = translator.generation_config.forced_eos_token_id
-    with pytest.raises(IndexError):
-        Decoder()(translator, [(10_000, EOS)], 5, NO_EOS)
-    assert translator.generation_config.forced_eos_token_id == own
-
-
 def test_the_window_is_the_outputs_own(translator):
     """A source takes nothing of the room of the output, which may fill the window."""
     long = [(7,) * WINDOW, (8, 9, EOS)]

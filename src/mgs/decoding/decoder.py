@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -33,16 +34,6 @@ KINDS = ("greedy", "beam-N", "sample")
 TRAINING_LENGTH = 1.3  # × the longest target of the batch: the cap while training
 EVALUATION_LENGTH = 500
 LIBRARY_TOP_K = 50  # what `generate` samples from when its configuration says nothing
-# `generate` fills what a configuration leaves open from the model's own: penalties that no decoder here asked for.
-NEUTRAL: dict[str, Any] = {
-    "repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_repetition_penalty": 1.0,
-    "encoder_no_repeat_ngram_size": 0,
-    "length_penalty": 1.0,
-    "early_stopping": False,
-    "min_new_tokens": 0,
-}
 #: New tokens at most: a number, or what a prefix may have.
 Cap = int | Callable[[Sequence[int]], int]
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 8_192}
@@ -220,9 +211,7 @@ class Decoder:
         config = self.plain_config(max_new_tokens, eos)
         if translates:
             config.decoder_start_token_id = model.config.decoder_start_token_id  # type: ignore[union-attr]
-        own = model.generation_config  # may force ⟨eos⟩ at the cap: rows would look as if they had ended
-        forced, own.forced_eos_token_id = own.forced_eos_token_id, None  # type: ignore[union-attr]
-        try:
+        with own_settings_aside(model):
             out = model.generate(  # type: ignore[operator]
                 input_ids=ids,
                 attention_mask=mask,
@@ -230,8 +219,6 @@ class Decoder:
                 stopping_criteria=StoppingCriteriaList([OwnCaps(caps, start)] if caps else []),
                 generation_config=config,
             )
-        finally:
-            own.forced_eos_token_id = forced  # type: ignore[union-attr]
         return [ended_at(row, eos) for row in out[:, start:].tolist()]
 
     def plain_config(self, max_new_tokens: int, eos: int) -> GenerationConfig:
@@ -242,7 +229,6 @@ class Decoder:
             max_new_tokens=max_new_tokens,
             eos_token_id=eos,
             pad_token_id=eos,
-            **NEUTRAL,
         )
 
     def warpers(self) -> LogitsProcessorList:
@@ -255,6 +241,21 @@ class Decoder:
         if self.top_p < 1:
             chosen.append(TopPLogitsWarper(self.top_p))
         return LogitsProcessorList(chosen)
+
+
+@contextmanager
+def own_settings_aside(model: nn.Module) -> Iterator[None]:
+    """The model, or one inside adapters, without its own settings of `generate`: those fill what a configuration leaves
+    open, with penalties, tokens never to be chosen or an ⟨eos⟩ forced at the cap, which no decoder here asks for."""
+    own = [(vars(module), vars(module).get("generation_config")) for module in model.modules()]
+    own = [(attributes, settings) for attributes, settings in own if settings is not None]
+    try:
+        for attributes, _ in own:
+            attributes["generation_config"] = GenerationConfig()
+        yield
+    finally:
+        for attributes, settings in own:
+            attributes["generation_config"] = settings
 
 
 class GumbelNoise(LogitsProcessor):
