@@ -112,13 +112,13 @@ def test_a_batch_that_is_too_large_for_one_pass_is_learned_in_pieces(gpt2, batch
         torch.testing.assert_close(outcome.gradient[name], expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("free", "expected"), [(0, 4096), (2 * 10**9, 9000), (10**12, 32_768)])
-def test_a_gpu_takes_as_many_tokens_at_once_as_fit(gpt2, monkeypatch, free, expected):
+@pytest.mark.parametrize(("own", "expected"), [(10**9, 4096), (8 * 10**9, 10_000), (10**12, 32_768)])
+def test_a_gpu_takes_as_many_tokens_at_once_as_fit_its_memory_whatever_of_it_is_free(gpt2, monkeypatch, own, expected):
     assert tokens_at_once(gpt2) == 4096
-    monkeypatch.setattr(mle, "free_memory", lambda device: free)
-    monkeypatch.setattr(mle, "bytes_per_token", lambda model: 6 * 10**8 // 9000)
-    elsewhere = SimpleNamespace(parameters=lambda: iter([torch.empty(0, device="meta")]), config=gpt2.config)
-    assert tokens_at_once(elsewhere) == pytest.approx(expected, rel=1e-3)
+    monkeypatch.setattr(mle, "own_memory", lambda device: own)
+    monkeypatch.setattr(mle, "bytes_per_token", lambda model: 10**5)
+    parameter = SimpleNamespace(device=torch.device("cuda"))
+    assert tokens_at_once(SimpleNamespace(parameters=lambda: iter([parameter]), config=gpt2.config)) == expected
 
 
 @pytest.mark.parametrize(("share", "kept"), [(1.0, [3, 2, 1, 3]), (0.5, [2, 1]), (0.25, [1]), (0.0, [1])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -81,6 +81,21 @@ def gradient_of(loss: Tensor, model: nn.Module) -> Direction:
         name: torch.zeros_like(p, dtype=torch.float32) if grad is None else grad.detach().float()
         for (name, p), grad in zip(parameters.items(), grads, strict=True)
     }
+
+
+def summed_gradient(
+    model: nn.Module, pieces: Iterable[Sequence[int]], loss: Callable[[Sequence[int]], Tensor], bf16: bool = False
+) -> tuple[Direction, float]:
+    """∇ of a sum of losses, one for each piece of some rows, and the sum."""
+    total: Direction = {}
+    value = 0.0
+    for rows in pieces:
+        with autocast(model, bf16):
+            part = loss(rows)
+        value += part.item()
+        for name, gradient in gradient_of(part, model).items():
+            total[name] = total[name].add_(gradient) if name in total else gradient
+    return total, value
 
 
 @contextmanager

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mgs.data import packed
-from mgs.decoding.memory import bytes_per_token, free_memory
-from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of
-from mgs.models.likelihood import padded_lengths, scored_logits
+from mgs.decoding.memory import bytes_per_token
+from mgs.methods.method import Key, Outcome, Stateless, autocast, gradient_of, summed_gradient
+from mgs.models.likelihood import own_memory, padded_lengths, scored_logits
 from mgs.types import Batch, Direction
 
 CHUNK = 4096  # tokens that go forward and back at once, padding counted, where more would be no faster
 WHOLE = 8192  # tokens of a batch of MLE that still goes as one
 MOST = 32_768  # tokens at once on a GPU, ...
-MEMORY_SHARE = 0.3  # ... if they fit this much of what is free
+MEMORY_SHARE = 1 / 8  # ... if they fit this much of its memory: the model and what is decoded are there as well
 
 
 def mle_loss(model: nn.Module, batch: Batch, with_prefix: bool = False, label_smoothing: float = 0.0) -> Tensor:
@@ -35,27 +36,23 @@ def mle_gradient(
 ) -> tuple[Direction, float]:
     """∇ of the mean loss over a batch of any size, and the loss; `budget` tokens are in memory at a time, by default as
     many as go well."""
-    budget = budget or tokens_at_once(model)
     num_targets = num_scored(batch, with_prefix)
-    total: Direction = {}
-    loss = 0.0
-    for rows in packed(padded_lengths(model, batch.prefixes, batch.targets), budget):
+
+    def share(rows: Sequence[int]) -> Tensor:
         piece = batch.select(rows)
-        share = num_scored(piece, with_prefix) / num_targets
-        with autocast(model, bf16):
-            part = mle_loss(model, piece, with_prefix, label_smoothing) * share
-        loss += part.item()
-        for name, gradient in gradient_of(part, model).items():
-            total[name] = total[name].add_(gradient) if name in total else gradient
-    return total, loss
+        return mle_loss(model, piece, with_prefix, label_smoothing) * (num_scored(piece, with_prefix) / num_targets)
+
+    pieces = packed(padded_lengths(model, batch.prefixes, batch.targets), budget or tokens_at_once(model))
+    return summed_gradient(model, pieces, share, bf16)
 
 
 def tokens_at_once(model: nn.Module) -> int:
-    """How many tokens go forward and back in one pass."""
+    """How many tokens go forward and back in one pass: the same at every update, so that a run that is repeated or
+    resumed has the same pieces."""
     device = next(model.parameters()).device
-    if device.type == "cpu" or not hasattr(model, "config"):
+    if device.type != "cuda" or not hasattr(model, "config"):
         return CHUNK
-    return max(CHUNK, min(MOST, int(MEMORY_SHARE * free_memory(device) / bytes_per_token(model))))
+    return max(CHUNK, min(MOST, int(MEMORY_SHARE * own_memory(device) / bytes_per_token(model))))
 
 
 def num_scored(batch: Batch, with_prefix: bool = False) -> int:
