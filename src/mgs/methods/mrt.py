@@ -5,10 +5,12 @@ C_MRT = Σ_{Y ∈ S} q(Y) c(Y),    q(Y) = p_θ(Y | X)^α / Σ_{Y' ∈ S} p_θ(Y'
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from mgs.candidates import Task
 from mgs.decoding import Decoder
@@ -32,7 +34,7 @@ class MRT(Stateless):
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         samples = scored(self.task, batch, self.sets(model, batch, key))
-        gradient, loss = samples.gradient(model, lambda log_p: self.risk(log_p, samples, len(batch)), self.bf16)
+        gradient, loss = samples.gradient(model, lambda log_p: self.risk(log_p, samples), self.bf16)
         return Outcome(gradient, loss, sample_log(samples) | {"risk": loss}, weight=len(batch))
 
     def sets(self, model: nn.Module, batch: Batch, key: Key) -> list[list[Text]]:
@@ -44,22 +46,21 @@ class MRT(Stateless):
             _extend(members, self.task.references(batch))
         return [list({text.token_ids: text for text in row}.values()) for row in members]
 
-    def risk(self, log_likelihoods: Tensor, samples: Samples, num_rows: int) -> Tensor:
+    def risk(self, log_likelihoods: Tensor, samples: Samples) -> Tensor:
         """Mean over rows of Σ q c."""
         scores = self.temperature * log_likelihoods
         if self.length_normalised:
             scores = scores / torch.tensor(samples.lengths, device=scores.device)
-        return risk(scores, samples.costs, samples.owner, num_rows)
+        return risk(scores, samples.costs, samples.owner)
 
 
-def risk(scores: Tensor, costs: list[float], owner: list[int], num_rows: int) -> Tensor:
-    """Σ softmax(scores within each row) · cost, averaged over rows."""
-    index = torch.tensor(owner, device=scores.device)
-    costs_N = torch.tensor(costs, device=scores.device, dtype=scores.dtype)
-    top = scores.new_full((num_rows,), -torch.inf).scatter_reduce(0, index, scores.detach(), "amax")
-    shares = (scores - top[index]).exp()  # of the row's likeliest
-    sums = scores.new_zeros(num_rows).index_add(0, index, shares)
-    return (shares / sums[index] * costs_N).sum() / num_rows
+def risk(scores: Tensor, costs: list[float], owner: list[int]) -> Tensor:
+    """Σ softmax(scores within each row) · cost, averaged over rows, whose samples follow each other. Sums over padded
+    rows, unlike those by index, have the same order every time on a GPU."""
+    sizes = list(Counter(owner).values())
+    scores_RS = pad_sequence(scores.split(sizes), batch_first=True, padding_value=-torch.inf)
+    costs_RS = pad_sequence(scores.new_tensor(costs).split(sizes), batch_first=True)
+    return (scores_RS.softmax(dim=1) * costs_RS).sum(dim=1).mean()
 
 
 def _extend(members: list[list[Text]], more: list[Text]) -> None:
