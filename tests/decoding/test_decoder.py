@@ -311,22 +311,6 @@ def test_beam_search_does_not_sample():
         Decoder(beams=3, sample=True)
 
 
-def test_a_generation_config_gives_the_decoder_it_describes():
-    read = Decoder.from_generation_config
-    assert read(GenerationConfig()) == GREEDY
-    assert read(GenerationConfig(num_beams=4)) == Decoder(beams=4)
-    assert read(GenerationConfig(do_sample=True, top_k=0, top_p=0.9, temperature=0.5)) == Decoder(
-        sample=True, top_p=0.9, temperature=0.5
-    )
-    with pytest.raises(UserError, match="beam search does not sample"):
-        read(GenerationConfig(do_sample=True, num_beams=4))
-
-
-def test_a_sampling_config_without_top_k_means_the_librarys_default():
-    default = GenerationConfig._get_default_generation_params()["top_k"]
-    assert Decoder.from_generation_config(GenerationConfig(do_sample=True)) == Decoder(sample=True, top_k=default)
-
-
 @pytest.mark.parametrize(("longest", "cap"), [(10, 13), (1, 1), (0, 1), (101, 131)])
 def test_the_cap_in_training_is_a_third_more_than_the_longest_target(longest, cap):
     assert training_length(longest) == cap

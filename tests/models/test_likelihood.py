@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mgs.models import likelihood, log_likelihoods, score, token_log_likelihoods
-from mgs.models.likelihood import padded
+from mgs.models.likelihood import padded, scored_logits
 
 PREFIXES = [(5, 6, 7), (300, 2), (11, 12, 13, 14), (9,)]
 TARGETS = [(8, 9, 10, 0), (1, 0), (15, 16, 17, 18, 19, 20, 0), (33, 44, 55)]
@@ -46,12 +46,14 @@ def test_scored_tokens_are_the_targets_and_others_are_zero(model):
     assert (values_BT[scored_BT] < 0).all()
 
 
-def test_with_prefix_scores_all_tokens_but_the_first(model):
-    _, scored_BT = token_log_likelihoods(model, PREFIXES[:2], TARGETS[:2], with_prefix=True)
+def test_with_prefix_all_tokens_but_the_first_are_scored(model):
+    _, _, scored_BT = scored_logits(model, PREFIXES[:2], TARGETS[:2], with_prefix=True)
     assert scored_BT.int().tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]
+    logits_NV, tokens_N, _ = scored_logits(model, PREFIXES, TARGETS, with_prefix=True)
+    assert tokens_N.tolist() == [token for x, y in zip(PREFIXES, TARGETS, strict=True) for token in (*x, *y)[1:]]
+    log_probs_N = torch.log_softmax(logits_NV, dim=-1).gather(1, tokens_N[:, None])
     expected = [by_hand(model, x, y, with_prefix=True) for x, y in zip(PREFIXES, TARGETS, strict=True)]
-    values_BT, _ = token_log_likelihoods(model, PREFIXES, TARGETS, with_prefix=True)
-    assert values_BT.sum(dim=1).tolist() == pytest.approx(expected, rel=1e-4)
+    assert log_probs_N.sum().item() == pytest.approx(sum(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("budget", [1, 12, 10_000])
@@ -139,7 +141,7 @@ def test_logits_are_not_made_for_positions_that_are_prefix_in_every_row(model, p
     watch(model)
     log_likelihoods(model, PREFIXES[:1] + PREFIXES[2:3], TARGETS[:1] + TARGETS[2:3])  # prefixes of 3 and 4 tokens
     log_likelihoods(model, PREFIXES, TARGETS)  # the shortest prefix has one
-    token_log_likelihoods(model, PREFIXES[:1], TARGETS[:1], with_prefix=True)
+    scored_logits(model, PREFIXES[:1], TARGETS[:1], with_prefix=True)
     assert [tuple(made[:2]) for _, made in seen] == [(2, 11 - 2), (4, 11), (1, 7)]
 
 

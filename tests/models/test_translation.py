@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerFast
 
 from mgs.errors import UserError
 from mgs.models import load_model, log_likelihoods, new_model, score, searched_parameters, token_log_likelihoods
+from mgs.models.likelihood import scored_logits
 from mgs.models.translation import TRANSLATION_PRESETS
 
 PAIRS = [((5, 6, 7, 1), (8, 9, 1)), ((6, 1), (4, 5, 6, 7, 1)), ((9, 8, 7, 6, 5, 1), (1,))]
@@ -60,7 +61,7 @@ def test_scored_are_the_targets_tokens_and_padding_changes_nothing(model):
 
 def test_a_source_has_no_likelihood(model):
     with pytest.raises(UserError, match="source"):
-        token_log_likelihoods(model, [(5, 1)], [(6, 1)], with_prefix=True)
+        scored_logits(model, [(5, 1)], [(6, 1)], with_prefix=True)
 
 
 def test_a_saved_model_is_loaded_as_what_it_is(model, tmp_path):

@@ -33,7 +33,6 @@ from mgs.models.likelihood import evaluating, is_encoder_decoder, padded
 KINDS = ("greedy", "beam-N", "sample")
 TRAINING_LENGTH = 1.3  # × the longest target of the batch: the cap while training
 EVALUATION_LENGTH = 500
-LIBRARY_TOP_K = 50  # what `generate` samples from when its configuration says nothing
 #: New tokens at most: a number, or what a prefix may have.
 Cap = int | Callable[[Sequence[int]], int]
 ROWS_AT_ONCE = {"cpu": 64, "cuda": 8_192}
@@ -83,16 +82,6 @@ class Decoder:
             except ValueError:
                 raise UserError(f"decoder option {name} needs a number, got {value!r}") from None
         return cls(sample=kind == "sample", **values)  # type: ignore[arg-type]
-
-    @classmethod
-    def from_generation_config(cls, config: GenerationConfig) -> Decoder:
-        """The decoder a `GenerationConfig` describes."""
-        beams = config.num_beams or 1
-        if not config.do_sample:
-            return cls(beams=beams)
-        values = {name: getattr(config, name) for name in ("temperature", "top_k", "top_p")}
-        given = {name: value for name, value in values.items() if value is not None}
-        return cls(beams=beams, sample=True, **({"top_k": LIBRARY_TOP_K} | given))
 
     def __str__(self) -> str:
         if self.beams > 1:

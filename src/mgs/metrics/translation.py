@@ -45,10 +45,9 @@ def evaluate_translation(
     decoder: Decoder | None = None,
     max_new_tokens: int | None = None,
     seed: int = 0,
-    beams: int = BEAMS,
     progress: bool = True,
 ) -> Evaluation:
-    """Decode every source twice, with `decoder` (greedy) and with `beams`, and fill the table's row.
+    """Decode every source twice, with `decoder` (greedy) and with beam search, and fill the table's row.
 
     `max_new_tokens` None caps each translation at twice its source. Hypotheses are those of `decoder`. METEOR is
     left out where there is no WordNet.
@@ -64,12 +63,12 @@ def evaluate_translation(
             return decode_texts(model, tokenizer, sources, with_decoder, cap, (seed,), bar.update)
 
         hypotheses = decode(decoder)
-        searched = hypotheses if decoder.beams == beams else decode(Decoder(beams=beams))
+        searched = hypotheses if decoder.beams == BEAMS else decode(Decoder(beams=BEAMS))
     references = texts(tokenizer, [example.target for example in data])
     figures = {"bleu": score("bleu", searched, references)} | translation_figures(hypotheses, references)
     figures["perplexity"] = perplexity(model, data)
     capped = str(max_new_tokens or f"{CAP_RATIO}x+{CAP_EXTRA}")
-    return Evaluation(figures, signature(data, decoder, capped, seed, beams), hypotheses)
+    return Evaluation(figures, signature(data, decoder, capped, seed), hypotheses)
 
 
 def translation_figures(hypotheses: Sequence[Text], references: Sequence[Text]) -> dict[str, float]:
@@ -93,9 +92,9 @@ def longest_translation(source: Sequence[int]) -> int:
     return CAP_RATIO * len(source) + CAP_EXTRA
 
 
-def signature(data: Completions, decoder: Decoder, cap: str, seed: int, beams: int) -> str:
+def signature(data: Completions, decoder: Decoder, cap: str, seed: int) -> str:
     """How the figures were obtained: the data and the decoders on one line, then a line for each metric."""
-    parts = {"data": data.signature, "decoder": decoder, "bleu": f"beam-{beams}", "cap": cap}
+    parts = {"data": data.signature, "decoder": decoder, "bleu": f"beam-{BEAMS}", "cap": cap}
     if decoder.sample:
         parts["seed"] = seed
     first = "|".join([*(f"{key}:{value}" for key, value in parts.items()), f"mgs:{mgs.__version__}"])

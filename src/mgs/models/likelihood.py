@@ -28,16 +28,10 @@ def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device | str
 
 
 def token_log_likelihoods(
-    model: nn.Module,
-    prefixes: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
-    with_prefix: bool = False,
+    model: nn.Module, prefixes: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> tuple[Tensor, Tensor]:
-    """log p of each scored token, as a matrix with zeros elsewhere, and the mask of scored tokens.
-
-    Scored are the target's tokens; `with_prefix` adds the prefix's, all but the first, which nothing precedes.
-    """
-    logits_NV, tokens_N, scored_BT = scored_logits(model, prefixes, targets, with_prefix)
+    """log p of each of the target's tokens, as a matrix with zeros elsewhere, and the mask of those tokens."""
+    logits_NV, tokens_N, scored_BT = scored_logits(model, prefixes, targets)
     scored_N = -F.cross_entropy(logits_NV.float(), tokens_N, reduction="none")
     out_BT = scored_N.new_zeros(scored_BT.shape).masked_scatter(scored_BT, scored_N)
     return out_BT, scored_BT
@@ -49,7 +43,10 @@ def scored_logits(
     targets: Sequence[Sequence[int]],
     with_prefix: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The logits of every scored token, in order, what the tokens are, and where they are."""
+    """The logits of every scored token, in order, what the tokens are, and where they are.
+
+    Scored are the target's tokens; `with_prefix` adds the prefix's, all but the first, which nothing precedes.
+    """
     if is_encoder_decoder(model):
         if with_prefix:
             raise UserError("an encoder-decoder model gives its source no likelihood: leave the prefix out")
