@@ -73,3 +73,7 @@ def test_a_narrow_search_keeps_the_most_matches(monkeypatch):
 
 def test_a_hypothesis_that_never_ends():
     assert align([0b0001, 0b0110, 0b1000, 0b0110] * 250) == (4, 2)  # places 0 and 1, and in another round 2 and 3
+
+
+def test_a_place_that_thousands_of_words_must_move_for():
+    assert align([0b11 << i for i in range(2000)] + [1]) == (2001, 2)

@@ -199,6 +199,12 @@ def test_the_signature_says_how_figures_were_obtained(gpt2, tokenizer, sentence_
     assert "|scorer:starting-point|" in signature("greedy", scorer=scorer)
 
 
+def test_prefixes_of_different_lengths_have_no_number_in_the_signature(gpt2, tokenizer):
+    data = Completions([Example((5, 6), (7, 0)), Example((8,), (9, 0))], name="two")
+    result = evaluate_completion(gpt2, tokenizer, data, Decoder(), max_new_tokens=2, progress=False)
+    assert result.signature.startswith("data:two#2|context:prompts|decoder:greedy|")
+
+
 def test_continuations_come_as_texts(gpt2, tokenizer):
     (text,) = decode_texts(gpt2, tokenizer, [(5, 6, 7)], Decoder(), 5)
     assert isinstance(text, Text)

@@ -49,28 +49,24 @@ def _with_single_gaps(masks: Sequence[int]) -> list[int]:
 def _most_matches(masks: Sequence[int]) -> dict[int, int]:
     """A largest matching, place → word, by augmenting paths."""
     owner: dict[int, int] = {}
-    taken = seen = 0
-
-    def settle(word: int) -> bool:
-        """Find the word a free place, or one whose owner can move."""
-        nonlocal taken, seen
-        free = masks[word] & ~taken
-        if free:
-            bit = free & -free
-            taken |= bit
-            owner[bit] = word
-            return True
-        while others := masks[word] & ~seen:
-            bit = others & -others
-            seen |= bit
-            if settle(owner[bit]):
-                owner[bit] = word
-                return True
-        return False
-
+    taken = 0
     for word in range(len(masks)):
-        seen = 0
-        settle(word)
+        seen, asking = 0, word
+        path: list[tuple[int, int]] = []  # who asks for which place, if its owner can move
+        while not (free := masks[asking] & ~taken):
+            if others := masks[asking] & ~seen:
+                bit = others & -others
+                seen |= bit
+                path.append((bit, asking))
+                asking = owner[bit]
+            elif path:
+                _, asking = path.pop()
+            else:
+                break
+        else:
+            taken |= free & -free
+            owner[free & -free] = asking
+            owner.update(path)
     return owner
 
 

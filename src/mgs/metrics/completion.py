@@ -126,7 +126,9 @@ def perplexity(model: nn.Module, data: Completions) -> float:
 
 def signature(data: Completions, decoder: Decoder, max_new_tokens: int, scorer: nn.Module | None, seed: int) -> str:
     """How the figures were obtained, on one line."""
-    parts = {"data": data.signature, "context": len(data[0].prefix), "decoder": decoder, "cap": max_new_tokens}
+    lengths = {len(example.prefix) for example in data}
+    context = lengths.pop() if len(lengths) == 1 else "prompts"
+    parts = {"data": data.signature, "context": context, "decoder": decoder, "cap": max_new_tokens}
     if decoder.sample:
         parts["seed"] = seed
     if scorer is not None:
