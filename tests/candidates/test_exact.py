@@ -2,7 +2,7 @@
 
 import pytest
 
-from mgs.candidates import Candidates, engine
+from mgs.candidates import Candidates, engine, task
 from mgs.candidates.groups import Groups
 from mgs.decoding import Decoder
 
@@ -22,7 +22,7 @@ def compare(make_task, batch_of, one_copy_each, monkeypatch):
     """Decodes all candidates and θ both ways; gives what they decoded."""
 
     def check(model, proposal, decoder, prefixes, room=ROOM, eos=0, **options):
-        monkeypatch.setattr(engine, "end_of_sequence", lambda tokenizer: eos)
+        monkeypatch.setattr(task, "end_of_sequence", lambda tokenizer: eos)
         candidates = Candidates(make_task(decoder, max_new_tokens=room), **options)
         numbers = [*range(len(proposal)), None]
         found = candidates.decode(model, proposal, numbers, batch_of(prefixes), NOISE)
@@ -88,7 +88,7 @@ def test_rows_may_leave_early(
         keep(self, kept)
         counts.append(self.sizes(self.rows))
 
-    monkeypatch.setattr(engine, "end_of_sequence", lambda tokenizer: 23)
+    monkeypatch.setattr(task, "end_of_sequence", lambda tokenizer: 23)
     first = Candidates(make_task(decoder, max_new_tokens=16)).decode(model, proposal, range(8), batch, NOISE)
     monkeypatch.setattr(Groups, "keep", noted)
     found = compare(model, proposal, decoder, prefixes[:2], room=16, eos=ends_at_many_lengths(first))
