@@ -38,17 +38,17 @@ ONE = {"num_gradients": 1, "components": "mle", "likelihood_budget": None, "leng
 GATE = {**ONE, "guides": ["mle"], "lengths": [0.5], "num_candidates": 2, "temperature": "1e9"}
 DECODED = {**ONE, "guides": ["decoded"], "num_candidates": 1, "lengths": [0.1], "stay": False, "score_apart": False}
 STEP = {**PLAIN, "batch_tokens": 16_384, "learning_rate": 0.25}
-#: One to where the guide leads in twenty steps, and half of the way there; the better of them, or staying.
+#: To where the guide leads in twenty steps, which hold themselves to the start, or staying.
 WALK = {
+    **ONE,
     "guides": ["stops"],
     "guide_prefixes": 200,
     "batch_tokens": 80_000,
     "walk_steps": 20,
     "walk_rate": 6e-4,
-    "lengths": [0.5, 1.0],
-    "length_unit": "norm",
-    "likelihood_pace": 1.0,
-    "effective_share": 0.5,
+    "walk_weight": 0.05,
+    "num_candidates": 2,
+    "lengths": [1.0],
 }
 ROWS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -62,7 +62,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "ends, loops and decoded": {**SIZED, "guides": ["ends", "loops", "decoded"], "num_candidates": 4, "mix": 0.25},
     "stops alone": {**SIZED, **ENDS, "guides": ["stops"]},
     "stops and decoded": {**SIZED, "guides": ["stops", "decoded"]},
-    "a walk to stops": {**SIZED, **WALK},
+    "walks to stops": {**SIZED, **WALK},
     "uniform weights": {**SIZED, **UNIFORM},
     "gate alone": {**SIZED, **GATE, "batch_tokens": 16_384},
     "decoded steps": {**SIZED, **DECODED, "score_prefixes": 1, "batch_tokens": 16_384},

@@ -150,8 +150,8 @@ def test_a_gradient_is_asked_for_again_where_the_first_answer_points(loss, allow
     assert suggested(loss, allowed) == pytest.approx(FIRST * times)
 
 
-def test_a_mean_of_candidates_spends_as_much_as_they_do(gpt2, batch, searching):
-    """It costs less, the more so the more they differ; it is brought to where it costs the same."""
+def test_a_mean_of_candidates_goes_as_far_as_they_do(gpt2, batch, searching):
+    """It is shorter, the more so the more they differ; it is brought to its share of what it may spend."""
     method = searching()
     limits, away = method.budget.limits(gpt2, batch), away_from(method, gpt2, batch)
     method.budget.scale(gpt2, away, batch, limits, KEY)
@@ -162,11 +162,18 @@ def test_a_mean_of_candidates_spends_as_much_as_they_do(gpt2, batch, searching):
         before = norm(update.direction)
         said = method._stretch(gpt2, update, batch, limits, KEY)
         assert said.get("stretched", 1.0) == pytest.approx(norm(update.direction) / before if before else 1.0, rel=1e-4)
-        return said, nll(moved(gpt2, update.direction), batch) - nll(gpt2, batch)
+        return said, norm(update.direction), nll(moved(gpt2, update.direction), batch) - nll(gpt2, batch)
 
-    said, lost = stretched([1.0] * 5)  # of which one is staying, two are half as long as they may be
-    assert said["stretched"] > 1.2
+    lengths = [centre.length for centre in proposal.assigned]
+    assert sorted(lengths) == [0.0, 0.5, 0.5, 1.0, 1.0]
+    said, whole, lost = stretched([0.0 if length == 1.0 else 1e9 for length in lengths])
+    assert said["stretched"] > 1.01
     assert lost == pytest.approx(0.5 * math.log1p(0.02), rel=0.02)
+    _, half, lost = stretched(
+        [0.0 if length == 0.5 else 1e9 for length in lengths]
+    )  # whoever won, whatever else was asked
+    assert half == pytest.approx(whole / 2, rel=1e-3)
+    assert lost < 0.4 * math.log1p(0.02)
     assert stretched([1e9, 1e9, 0.0, 1e9, 1e9])[0] == {}  # a candidate as it is
     assert stretched([0.0, 1e9, 1e9, 1e9, 1e9])[0] == {}  # staying
     assert stretched([1.0] * 5, searching(length_unit="norm"))[0] == {}

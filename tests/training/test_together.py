@@ -51,6 +51,7 @@ def run(make_trainer, finish, letters, tmp_path):
         {"cost": "edit", "probe_transfer": 2, "num_gradients": 2, "likelihood_weight": 1.0, "rank": 1},
         {"cost": "lm", "guides": ["mle", "decoded"], "guide_prefixes": 3, "num_candidates": 5},
         {"cost": "lm", "likelihood_budget": 0.05, "length_unit": "budget", "num_gradients": 2, "num_candidates": 5},
+        {"cost": "lm", "guides": ["stops", "mle"], "walk_steps": 2, "walk_rows": 3},
         {"cost": "lm", "recipe": "dependable", "batch_tokens": 64, "score_prefixes": 2, "guide_prefixes": 3},
     ],
     ids=[
@@ -63,6 +64,7 @@ def run(make_trainer, finish, letters, tmp_path):
         "probes of transfer",
         "decoded",
         "lengths in likelihood",
+        "walks",
         "the dependable recipe",
     ],
 )
@@ -117,6 +119,7 @@ def constant(hypotheses, references):
         ("mgs", {"shard_data": True, "num_gradients": 2, "noise": 0.0, "log_base": True}),
         ("mgs", {"shard_data": True, "score_prefixes": 1, "decoder": "sample"}),
         ("mgs", {"shard_data": True, "halvings": 1, "decoder": "sample", "likelihood_budget": 0.01, "lengths": [0.3]}),
+        ("mgs", {"shard_data": True, "guides": ["stops", "mle"], "walk_steps": 2, "walk_rows": 3}),
         ("mgs", {"shard_data": True, "guides": ["decoded", "mle"], "guide_prefixes": 4, "noise": 0.0, "cost": "lm"}),
         ("mgs", {"shard_data": True, "guides": ["decoded"], "guide_prefixes": 2, "noise": 0.0, "cost": "lm"}),
         ("mgs", {"shard_data": True, "guides": ["ends"], "noise": 0.0, "cost": "lm"}),
@@ -124,6 +127,7 @@ def constant(hypotheses, references):
     ],
     ids=[
         *("mle", "mle of single rows", "mrt", "pg", "mgs", "mgs that scores one row", "mgs with likelihoods"),
+        "mgs with walks",
         *("mgs guided by what it decodes", "mgs guided by fewer rows than processes", "mgs guided by ends"),
         "mgs guided by loops",
     ],

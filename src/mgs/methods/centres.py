@@ -106,24 +106,27 @@ class Centres:
         """Where the guide leads step by step, while all rows hold it back. What has been put right since the start is
         what the start pulls back: so the guide is asked about what that decodes, too."""
         assert self.anchor is not None
-        anchor, texts = self.anchor, [] if guide not in OF_DECODED else list(decoded())
-        if texts and not same_weights(model, anchor):
-            texts += self.task.decode(anchor, leading, key)
-            leading = leading.select([*range(len(leading))] * 2)
+        anchor, num = self.anchor, len(leading.all)
+        texts = [decoded()] if guide in OF_DECODED else [[]]
+        if guide in OF_DECODED and not same_weights(model, anchor):
+            texts.append(self.task.decode(anchor, leading, key))
 
-        def hold(rows: Sequence[int]) -> Outcome:
-            some = holding.select(rows)
+        def hold(numbers: Sequence[int]) -> Outcome:
+            some = holding.share(_own(holding, numbers))
 
             def found() -> Outcome:
                 return Outcome(*divergence_gradient(model, anchor, some, self.bf16), weight=num_scored(some))
 
-            return averaged(self.over, holding, found)
+            return averaged(self.over, some, found)
 
-        def lead(rows: Sequence[int]) -> Outcome:
-            some, theirs = leading.select(rows), [texts[row] for row in rows] if texts else []
-            return averaged(self.over, leading, partial(self._gradient, model, some, guide, lambda: theirs, key))
+        def lead(numbers: Sequence[int]) -> Outcome:
+            own = [_own(leading, [n - k * num for n in numbers]) for k in range(len(texts))]
+            some = leading.share([row for rows in own for row in rows])
+            theirs = [of[row] for of, rows in zip(texts, own, strict=True) for row in rows if of] or texts[0][:1]
+            return averaged(self.over, some, partial(self._gradient, model, some, guide, lambda: theirs, key))
 
-        centre, held, led = walk(model, hold, lead, (len(holding), len(leading)), key.number("walk", guide))
+        counted = len(holding.all), num * len(texts)
+        centre, held, led = walk(model, hold, lead, counted, key.number("walk", guide))
         return centre, {"loss": led, "divergence": held, "norm": norm(centre)}
 
     def _gradient(self, model: nn.Module, batch: Batch, guide: str, decoded: Decoded, key: Key) -> Outcome:
@@ -142,3 +145,9 @@ class Centres:
         else:
             found = mle_gradient(model, batch, self.bf16, label_smoothing=self.label_smoothing)
         return Outcome(*found, weight=num_scored(batch) if guide in BY_TOKENS else len(batch))
+
+
+def _own(share: Batch, numbers: Sequence[int]) -> list[int]:
+    """Which rows of a share have these numbers in the whole batch."""
+    wanted = set(numbers)
+    return [row for row, number in enumerate(share.numbers) if number in wanted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -162,13 +163,14 @@ class MGS(Stateless):
     def _stretch(
         self, model: nn.Module, update: Update, scored: Batch, limits: Limits | None, key: Key
     ) -> dict[str, float]:
-        """Brings a mean of several candidates, in place, to the length at which it costs as much as they do: it is
-        shorter than they are. It has not been decoded there."""
+        """Brings a mean of several candidates, in place, to the length at which it costs what they do in the mean. It
+        is shorter than they are, and has not been decoded there."""
         length = norm(update.direction)
         if limits is None or self.length_unit != "budget" or not length or update.weights.count_nonzero() < 2:
             return {}
         (span,) = self.budget.scale(model, [update.direction], scored, limits, key)
-        share = max(self.form.lengths)
+        pairs = zip(update.weights.tolist(), update.lengths, strict=True)
+        share = math.fsum(weight * abs(length) for weight, length in pairs)
         torch._foreach_mul_(list(update.direction.values()), share)
         return {"stretched": share * span / length}
 
