@@ -2,7 +2,7 @@
 
 import pytest
 
-from mgs.report.html import report_page
+from mgs.report.html import PAGE, report_page
 from mgs.report.runs import read_runs
 
 from .browser import Browser, find_browser
@@ -131,6 +131,15 @@ def test_a_chart_says_what_is_under_the_pointer(run, open_page):
     )
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[1] - 15, y=box[2])
     assert browser.run("document.querySelector('.tip').innerText").split() == ["update", "4", "run", "40"]
+
+
+@pytest.mark.parametrize("high", [1.0, 1 + 2**-52, 1 + 1e-6, 1e17])
+def test_what_hardly_varies_has_ticks_all_the_same(browser, high):
+    script = (PAGE / "charts.js").read_text(encoding="utf-8")
+    ticks = f"niceTicks(1, {high}, 5), niceTicks(...bounds({{ lines: [{{ points: [[0, 1], [1, {high}]] }}] }}).y, 5)"
+    expression = f"{{ {script}; [{ticks}] }}"  # braces: its names end with it
+    answer = browser.call("Runtime.evaluate", expression=expression, returnByValue=True, timeout=5000)
+    assert all(1 <= len(ticks) <= 11 for ticks in answer["result"]["value"])
 
 
 @pytest.mark.parametrize("hash", ["#figures", "#curves", "#texts", "#settings"])

@@ -3,8 +3,11 @@
 const MARGIN = { left: 46, right: 12, top: 10, bottom: 40 };
 const HEIGHT = 230;
 
+// None where there is but a rounding error: steps of its size would never get from one tick to the next.
+const extent = (low, high) => (high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)) ? high - low : 0);
+
 function niceTicks(low, high, about) {
-  const rough = (high - low || 1) / about;
+  const rough = (extent(low, high) || Math.abs(high) || 1) / about;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => rough <= factor * power);
   const ticks = [];
@@ -29,7 +32,7 @@ function bounds(panel) {
   const points = panel.lines.flatMap((line) => line.points);
   const [xs, ys] = [points.map((p) => p[0]), points.map((p) => p[1])];
   let [low, high] = [ys.reduce((a, b) => Math.min(a, b)), ys.reduce((a, b) => Math.max(a, b))];
-  const room = (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
+  const room = extent(low, high) * 0.08 || Math.abs(high) * 0.1 || 1;
   if (panel.log) [low, high] = [low / 1.3, high * 1.3];
   else [low, high] = [panel.steps || (low >= 0 && low - room < 0) ? 0 : low - room, high + room];
   return { x: [xs.reduce((a, b) => Math.min(a, b)), xs.reduce((a, b) => Math.max(a, b))], y: [low, high] };
