@@ -7,11 +7,14 @@ import re
 import pytest
 
 from mgs.errors import UserError
-from mgs.experiments.paper import MAIN, paper_row
+from mgs.experiments.completion import UNDECODED
+from mgs.experiments.paper import MAIN, name_of_row, paper_row
 from mgs.report.html import contents, embedded, report_page
 from mgs.report.runs import read_runs
+from mgs.training import MGSConfig
+from mgs.training.recipes import RECIPES
 
-from .conftest import EVIL, SIGNATURE, write_run
+from .conftest import EVIL, FIGURES, SIGNATURE, START, write_run
 
 
 def embedded_data(page):
@@ -59,9 +62,9 @@ def test_the_table_has_the_start_the_run_and_people_each_beside_the_paper(run):
     assert [row["paper"] for row in table["rows"]] == ["MLE", "MGS-LM", "Human"]
     lm = [column["name"] for column in table["columns"]].index("lm")
     assert (start["cells"][lm]["value"], start["cells"][lm]["paper"]) == ("80.0", None)
-    assert (start["cells"][lm + 1]["value"], start["cells"][lm + 1]["paper"]) == ("140.0", "157.6")  # its LM column
+    assert (start["cells"][lm + 1]["value"], start["cells"][lm + 1]["paper"]) == ("140.0", "146.4")  # its LM column
     assert end["cells"][lm]["change"] == {"text": "−50.0%", "better": 1}
-    assert end["cells"][lm + 1]["paper_change"] == {"text": "−58.8%", "better": 1}
+    assert end["cells"][lm + 1]["paper_change"] == {"text": "−59.6%", "better": 1}
     assert human["cells"][lm]["value"] == "–"
     assert [cell["change"]["better"] for cell in end["cells"]] == [1, 1, 0, 1, 0, 0, -1]  # lengths are neither
 
@@ -178,24 +181,70 @@ def test_in_a_study_a_row_is_compared_with_the_run_it_goes_on_from(tmp_path):
     assert (start["paper"], end["paper"]) == ("MLE", "MGS-LM")
 
 
+RESOLVED = MGSConfig(output_dir="x", report_to="none").resolved()
+
+
 @pytest.mark.parametrize(
     ("given", "row"),
     [
-        (("mle", None, True), "MLE"),
-        (("mgs", "sbleu", True), "MGS-SBLEU"),
-        (("mgs", "sbleu", True, "valid", True), "MGS-SBLEU (train)"),
-        (("mrt", "edit", False), "MRT-edit (+MLE 0.3)"),
-        (("human", None, False), "Human"),
-        (("mgs", "mine.py:short", False), ""),
-        (("mgs", "lm", False, "test", True), ""),
+        (("mle", "lm", {}), "MLE"),
+        (("mgs", "lm", {}), "MGS-LM"),
+        (("mgs", "lm", RESOLVED), "MGS-LM"),
+        (("mgs", "sbleu", {"temperature": "100.0", "noise_scale": "global"}), "MGS-SBLEU"),
+        (("mgs", "sbleu", {}, True), "MGS-SBLEU (train)"),
+        (("mgs", "lm", {"components": "zero", "log_base": True}), "MGS-LM (zero only)"),
+        (("mgs", "lm", {"decoder": "sample"}), "MGS-LM (sampling)"),
+        (("mgs", "lm", UNDECODED), None),
+        (("mgs", "lm", RECIPES["dependable"]), None),
+        (("mgs", "sbleu", RECIPES["risk"]), None),
+        (("mrt", "edit", {"mle_share": 0.3}), "MRT-edit (+MLE 0.3)"),
+        (("mrt", "lm", {"mle_share": 0.0, "greedy_candidate": True, "gold_candidate": True}), "MRT-LM (greedy, gold)"),
+        (("pg", "lm", {"mle_share": 0.1, "decoder": "sample"}), "PG-LM (+MLE 0.1)"),
     ],
 )
-def test_the_papers_row_is_that_of_method_cost_and_start(given, row):
-    assert paper_row(*given)[0] == row
+def test_the_papers_row_is_that_of_method_cost_and_kind_of_run(given, row):
+    assert name_of_row(*given) == row
+
+
+@pytest.mark.parametrize(
+    ("given", "length"),
+    [
+        (("MGS-LM", False, "test"), 22.8),
+        (("MGS-LM", False, "valid"), 20.1),
+        (("MGS-LM (sampling)", False, "test", "sample"), 28.5),
+        (("MGS-LM", False, "test", "sample"), None),
+        (("MGS-LM (sampling)", False, "test", "greedy"), None),
+        (("MLE", False, "test", "sample"), 110.5),
+        (("MLE", False, "valid", "sample"), None),
+        (("MLE", False, "mine.txt"), None),
+        (("MLE", False, "test", "beam-5"), None),
+        (("Human", False, "valid"), 107.7),
+        (("MGS-MINE.PY:SHORT", False), None),
+        (("MGS-LM (train)", False), None),
+        ((None, False), None),
+    ],
+)
+def test_its_figures_are_those_of_the_split_and_the_decoder(given, length):
+    row, figures = paper_row(*given)
+    assert figures.get("length") == length
+    assert bool(row) == bool(figures)
+
+
+def test_figures_by_another_decoder_stand_beside_the_papers_by_that(tmp_path):
+    by_sampling = SIGNATURE.replace("greedy", "sample")
+    folder = write_run(tmp_path / "run", method="pg", mle_share=0.1)
+    record = json.loads((folder / "record.json").read_text())
+    record |= {"figures": {"test by sample": FIGURES}, "signatures": {"test by sample": by_sampling}}
+    record["start"] = {"figures": {"test by sample": START}}
+    (folder / "record.json").write_text(json.dumps(record))
+    (table,) = contents(read_runs([folder]))["tables"]
+    lengths = [row["cells"][5]["paper"] for row in table["rows"]]
+    assert [column["name"] for column in table["columns"]][5] == "length"
+    assert lengths == ["110.5", "4.4"]
 
 
 def test_the_papers_figures_are_those_of_its_table():
     assert MAIN["MGS-LM"]["test"]["nontermination"] == 0.012
     assert MAIN["MLE"]["test"]["perplexity"] == 21.3
-    assert paper_row("mgs", "edit", True, "valid")[1]["edit"] == pytest.approx(0.4683)
+    assert paper_row("MGS-EDIT", True, "valid")[1]["edit"] == pytest.approx(0.4683)
     assert all(set(splits["test"]) == set(MAIN["MLE"]["test"]) for row, splits in MAIN.items() if row != "Human")

@@ -7,6 +7,10 @@ tokens shorter than the data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from mgs.training.config import MGSConfig, default_of
 
 Table = dict[str, dict[str, dict[str, float]]]
 
@@ -129,19 +133,60 @@ PAPER: dict[str, Table] = {
     "temperature": {"MGS-LM": MIXING["MGS-LM"]},
 }
 
+#: Where rows are looked up: whether figures are of translations, and the decoder that they come from.
+TABLES: dict[tuple[bool, str], tuple[Table, ...]] = {
+    (False, "greedy"): (MAIN, MIXING, PROPOSAL),
+    (False, "sample"): (SAMPLING,),
+    (True, "greedy"): (TRANSLATION,),  # but for BLEU, which is by beam search there as here
+}
+
+COMPONENTS = {"zero": "zero only", "mle": "MLE only"}
+TEMPERATURES = (1, 10, 100)  # the grid that the paper chose from
+#: Options of a search that may be other than the paper's: its rows differ in some, the others change nothing.
+FREE = {"recipe", "components", "temperature", "noise_scale", "score_prefixes", "log_base", "probe_transfer"}
+PUBLISHED = {f.name: default_of(f) for f in fields(MGSConfig) if f.name in MGSConfig.__annotations__.keys() - FREE}
+
+
+def name_of_row(method: str, cost: str | None, settings: Mapping[str, Any], scratch: bool = False) -> str | None:
+    """What the paper's tables would call a run: MRT and PG by what is mixed in, a search by what it leaves out. No name
+    has a search that is not the paper's: without regard to cost, or with guides of other kinds.
+
+    >>> name_of_row("mrt", "lm", {"mle_share": 0.1, "gold_candidate": True})
+    'MRT-LM (gold, +MLE 0.1)'
+    """
+    if method == "mle":
+        return "MLE"
+    inside = ["train"] if scratch else []  # all but MLE go on from MLE
+    if method == "mgs":
+        if not is_published(settings):
+            return None
+        inside += [COMPONENTS[part] for part in [settings.get("components")] if part in COMPONENTS]
+        inside += ["sampling"] if settings.get("decoder") == "sample" else []
+    else:
+        share = settings.get("mle_share", 0)
+        inside += [kind for kind in ("greedy", "gold") if settings.get(f"{kind}_candidate")]
+        inside += [f"+MLE {share}"] if share else []
+    named = cost if cost == "edit" else str(cost).upper()
+    return f"{method.upper()}-{named}" + f" ({', '.join(inside)})" * bool(inside)
+
+
+def is_published(settings: Mapping[str, Any]) -> bool:
+    """Whether a search is one of the paper's."""
+    same = all(settings.get(name, value) == value for name, value in PUBLISHED.items())
+    return same and str(settings.get("temperature", "1")).removesuffix(".0") in map(str, TEMPERATURES)
+
 
 def paper_row(
-    method: str, cost: str | None, translates: bool, split: str = "test", scratch: bool = False
+    name: str | None, translates: bool, split: str = "test", decoder: str = "greedy"
 ) -> tuple[str, Mapping[str, float]]:
-    """The row of the paper's table that a method and a cost have, and its figures; empty where there is none. All but
-    MLE go on from MLE, unless they start from `scratch`.
+    """The row of that name, as the paper's tables write it, and its figures; empty where they have none for this split
+    and decoder.
 
-    >>> paper_row("mgs", "edit", translates=False)[0]
-    'MGS-edit'
+    >>> paper_row("MGS-LM", False, "valid")[1]["perplexity"]
+    22.1
     """
-    wanted = method if method in ("mle", "human") else f"{method}-{cost}"
-    for row, splits in (TRANSLATION if translates else MAIN).items():
-        anew = method == "mle" or row.endswith("(train)") == scratch
-        if row.split(" ")[0].lower() == wanted.lower() and anew:
-            return row, splits.get(split, splits["test"])
+    tables = TABLES.get((translates, decoder), ())
+    for row, splits in (found for table in tables for found in table.items()):
+        if name is not None and row.lower() == name.lower() and split in splits:
+            return row, splits[split]
     return "", {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mgs.experiments.paper import paper_row
+from mgs.experiments.paper import name_of_row, paper_row
 from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS
 from mgs.report.progress import curve, smooth
 from mgs.report.runs import RunFolder
@@ -40,19 +40,21 @@ def table(split: str, signature: str, group: Sequence[RunFolder], runs: Sequence
     rows: list[dict[str, Any]] = []
     shown = columns_of({run.name: run.figures()[split] for run in group})
     started: list[Mapping[str, float]] = []
+    where = (group[0].translates, split.partition(" by ")[0], group[0].decoder(split))  # studies have `test by sample`
+    mle = paper_row("MLE", *where)
     for run in group:
-        mle = paper_row("mle", None, run.translates, split)
         start = run.figures("start").get(split, {})
         if start and start not in started:  # several runs may start from the same model
             started.append(start)
             rows.append(row("start", None, start, {}, mle, {}, shown))
         start = start or next((other.figures()[split] for other in group if run.goes_on_from(other)), {})
-        paper = paper_row(run.method, run.cost, run.translates, split, run.from_scratch)
-        paper = ("", {}) if start and run.method == "mle" else paper  # which the paper lets nothing else come before
+        name = name_of_row(run.method, run.cost, run.settings, run.from_scratch)
+        name = None if start and run.method == "mle" else name  # which the paper lets nothing else come before
+        paper = paper_row(name, *where)
         rows.append(row(run.name, runs.index(run), run.figures()[split], start, paper, mle[1], shown))
     human = next((run.record["human"][split] for run in group if split in run.record.get("human", {})), None)
     if human:
-        rows.append(row("human", None, human, {}, paper_row("human", None, False), {}, shown))
+        rows.append(row("human", None, human, {}, paper_row("Human", *where), {}, shown))
     meanings = meanings_of(group)
     return {
         "split": split,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,6 +65,11 @@ class RunFolder:
 
     def signature(self, split: str) -> str:
         return str(self.record.get("signatures", {}).get(split, "no signature: the run has not ended"))
+
+    def decoder(self, split: str) -> str:
+        """What a split's outputs were decoded with: a signature says it."""
+        said = re.search(r"\|decoder:([^|\n]+)", self.signature(split))
+        return said[1] if said else str(self.settings.get("decoder") or "greedy")
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunFolder]:

@@ -62,7 +62,7 @@ def own_options(cls: type) -> dict[str, list[str]]:
     return {(c.__doc__ or "").splitlines()[0]: list(inspect.get_annotations(c)) for c in ours}
 
 
-def _default(f: Field) -> Any:
+def default_of(f: Field) -> Any:
     return f.default_factory() if f.default_factory is not MISSING else f.default
 
 
@@ -119,7 +119,7 @@ class SequenceConfig(TrainingArguments):
             raise unknown("log_level", self.log_level, trainer_log_levels)
         self.reports = self.report_to  # as given: the library makes a list of it
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
-        self.changed = [f.name for f, value in given.items() if value not in (_default(f), None, "", [])]
+        self.changed = [f.name for f, value in given.items() if value not in (default_of(f), None, "", [])]
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
         # Said to the library, or it would not connect processes, nor allow bf16.
         self.use_cpu |= not torch.accelerator.is_available()

@@ -29,7 +29,8 @@ function figureCell(cell) {
 function figuresTable(table) {
   const colour = (row) => (row.run !== null ? series[row.run].colour : row.label === "human" ? "human" : "start");
   const paper = table.rows.some((row) => row.paper);
-  const setting = data.task === "translation" ? "IWSLT’14 German–English" : "GPT-2 117M, WikiText-103 test";
+  const task = data.task === "translation" ? "IWSLT’14 German–English" : "GPT-2 117M, WikiText-103";
+  const setting = `${task} ${table.split.split(" ")[0]}`;
   return el("section", { class: "card" },
     el("h2", {}, "Figures ", el("span", {}, table.split)),
     el("div", { class: "scroll" }, el("table", { class: "figures" },
