@@ -14,6 +14,7 @@ from mgs.errors import UserError
 from mgs.experiments import running
 from mgs.experiments.completion import SCALES, completion, sampling
 from mgs.experiments.inputs import DataOptions
+from mgs.experiments.measuring import keeps_outputs
 from mgs.experiments.paper import PAPER
 from mgs.experiments.study import Run, Study
 from mgs.metrics import COLUMNS, evaluate_completion
@@ -218,11 +219,27 @@ def test_what_is_stopped_while_it_is_measured_is_not_trained_again(table, tmp_pa
 
 def test_a_study_with_another_decoder_trains_nothing_again(table, done, monkeypatch):
     before = running.records(table, done)["MGS-LM"][0]["figures"]
+    outputs = (done / "mgs-lm-0" / "outputs.jsonl").read_text()
     monkeypatch.setattr("mgs.training.SequenceTrainer.train", lambda *given, **options: pytest.fail("trained again"))
     found = carry_out(replace(table, decoder="sample"), done)
     assert found["MGS-LM"][0]["figures"]["valid"] == before["valid"]
     assert found["MGS-LM"][0]["figures"]["valid by sample"] != before["valid"]
     assert "decoder:sample" in found["MGS-LM"][0]["signatures"]["valid by sample"]
+    assert (done / "mgs-lm-0" / "outputs.jsonl").read_text() == outputs  # which stand beside others by greedy decoding
+
+
+@pytest.mark.parametrize(
+    ("measured", "kept"),
+    [({"MLE": ["valid by sample"]}, True), ({"MLE": ["valid"]}, False), ({"MLE": [], "MGS-LM": ["valid"]}, False)],
+)
+def test_outputs_by_another_decoder_are_kept_only_where_there_are_no_others(table, tmp_path, measured, kept):
+    for row, splits in measured.items():
+        (tmp_path / f"{row.lower()}-0").mkdir()
+        record = {"figures": {split: {} for split in splits}}
+        (tmp_path / f"{row.lower()}-0" / "record.json").write_text(json.dumps(record))
+    run = table.named("mgs-lm-0")
+    assert keeps_outputs(replace(table, decoder="sample"), run, tmp_path) == kept
+    assert keeps_outputs(table, run, tmp_path)
 
 
 def test_sampling_trains_mgs_by_sampling_and_takes_the_rest_from_the_main_table(lines):

@@ -48,9 +48,18 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
         prefixes = texts(trainer.processing_class, [example.prefix for example in data])
         decoded[key] = [described(p, text) for p, text in zip(prefixes, evaluation.hypotheses, strict=True)]
         write_json(folder / CONTINUATIONS, decoded)
-        lines = output_lines(trainer.processing_class, data, evaluation.hypotheses, record["updates"], NUM_OUTPUTS)
-        write_lines(folder / OUTPUTS, lines)
+        if keeps_outputs(study, run, out):
+            lines = output_lines(trainer.processing_class, data, evaluation.hypotheses, record["updates"], NUM_OUTPUTS)
+            write_lines(folder / OUTPUTS, lines)
         write_json(folder / RECORD, record)
+
+
+def keeps_outputs(study: Study, run: Run, out: Path) -> bool:
+    """Whether the page shows what this study decodes. A decoder of its own gives way to that of training, wherever the
+    run or its start has been measured by that: texts side by side are to be of one kind."""
+    runs = [each for each in (run, study.before(run)) if each is not None]
+    measured = {split for each in runs for split in read_json(out / each.name / RECORD).get("figures", {})}
+    return study.decoder is None or measured.isdisjoint(study.splits)
 
 
 def described(prefix: Text, continuation: Text) -> dict[str, Any]:
