@@ -78,6 +78,15 @@ def test_figures_of_different_signatures_are_not_put_into_one_table(run, tmp_pat
     assert [len(table["rows"]) for table in contents(read_runs([run, write_run(tmp_path / "same")]))["tables"]] == [4]
 
 
+def test_a_start_that_several_costs_have_is_shown_once(run, tmp_path):
+    other = write_run(tmp_path / "edit", cost="edit")
+    record = json.loads((other / "record.json").read_text())
+    record["start"]["figures"]["valid"]["cost"] = 0.9
+    (other / "record.json").write_text(json.dumps(record))
+    (table,) = contents(read_runs([run, other]))["tables"]
+    assert [row["label"] for row in table["rows"]] == ["start", "run", "edit", "human"]
+
+
 def test_curves_begin_with_the_start_and_overlay_runs(runs):
     panels = {panel["title"]: panel for panel in contents(read_runs(runs))["curves"]}
     cost = panels["Held-out cost: lm"]["lines"]

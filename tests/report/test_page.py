@@ -6,7 +6,7 @@ from mgs.report.html import PAGE, report_page
 from mgs.report.runs import read_runs
 
 from .browser import Browser, find_browser
-from .conftest import EVIL
+from .conftest import EVIL, write_run
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium here")
 
@@ -140,6 +140,25 @@ def test_what_hardly_varies_has_ticks_all_the_same(browser, high):
     expression = f"{{ {script}; [{ticks}] }}"  # braces: its names end with it
     answer = browser.call("Runtime.evaluate", expression=expression, returnByValue=True, timeout=5000)
     assert all(1 <= len(ticks) <= 11 for ticks in answer["result"]["value"])
+
+
+def test_each_line_of_figures_has_its_label_however_long_names_are(tmp_path, open_page):
+    browser = open_page([write_run(tmp_path / "a-rather-long-name-of-a-run")], width=390, phone=True)
+    rows = browser.run("[...document.querySelectorAll('.figures tbody tr')].map(row => row.innerText.split('\\t'))")
+    lines = {label: (lm, with_prefix) for label, lm, with_prefix, *_ in rows}
+    assert lines["a-rather-long-name-of-a-run"] == ("40.0", "100.0")
+    assert lines["since the start"] == ("−50.0%", "−28.6%")
+    assert lines["paper: MGS-LM"] == ("", "59.2")
+    assert lines["paper: since MLE"] == ("", "−59.6%")
+    place = "(name => { const b = document.querySelector(name).getBoundingClientRect(); return [b.top, b.bottom]; })"
+    assert browser.run(f"{place}('.figures .ours td')") == browser.run(f"{place}('.figures .ours th')")
+
+
+def test_two_runs_can_be_compared_on_a_phone(tmp_path, open_page):
+    folders = [write_run(tmp_path / name, restore_callback_states_from_checkpoint=True) for name in ("a", "b")]
+    browser = open_page(folders, hash="#settings", width=390, phone=True)
+    browser.click("#only")
+    assert browser.run("document.querySelector('.settings thead th:nth-child(3)').getBoundingClientRect().right") <= 390
 
 
 @pytest.mark.parametrize("hash", ["#figures", "#curves", "#texts", "#settings"])

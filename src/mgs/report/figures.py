@@ -43,7 +43,7 @@ def table(split: str, signature: str, group: Sequence[RunFolder], runs: Sequence
     where = (group[0].translates, split.partition(" by ")[0], group[0].decoder(split))  # studies have `test by sample`
     mle = paper_row("MLE", *where)
     for run in group:
-        start = run.figures("start").get(split, {})
+        start = {name: value for name, value in run.figures("start").get(split, {}).items() if name in shown}
         if start and start not in started:  # several runs may start from the same model
             started.append(start)
             rows.append(row("start", None, start, {}, mle, {}, shown))
@@ -97,9 +97,9 @@ def change(name: str, before: float | None, after: float | None) -> dict[str, An
     """By how much of itself a figure changed, and whether that is good."""
     if not before or after is None or not math.isfinite(before) or not math.isfinite(after):
         return None
-    share = after / before - 1
-    better = 0 if name in NEUTRAL or abs(share) < 0.0005 else 1 if (share > 0) == (name in SCORES) else -1
-    return {"text": f"{share:+.1%}".replace("-", "−"), "better": better}
+    share = round(after / before - 1, 3)
+    better = 0 if name in NEUTRAL or not share else 1 if (share > 0) == (name in SCORES) else -1
+    return {"text": f"{share:+.1%}".replace("-", "−") if share else "0.0%", "better": better}
 
 
 def curves(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:

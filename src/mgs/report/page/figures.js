@@ -18,12 +18,17 @@ function tiles() {
         cell.change && el("em", { class: BETTER[cell.change.better] }, cell.change.text)))));
 }
 
-function figureCell(cell) {
-  return el("td", {},
-    el("span", { class: "value" }, cell.value),
-    cell.change && el("em", { class: BETTER[cell.change.better] }, cell.change.text),
-    cell.paper !== null && el("small", {}, cell.paper),
-    cell.paper_change && el("small", {}, cell.paper_change.text));
+// A line for the values, and one with a label of its own for each thing that stands beside them.
+function figuresRows(row, colour) {
+  const line = (kind, label, show) => el("tr", { class: kind },
+    el("th", { scope: "row" }, label), row.cells.map((cell) => el("td", {}, show(cell))));
+  const has = (what) => row.cells.some((cell) => cell[what]);
+  const change = ({ change }) => change && el("em", { class: BETTER[change.better] }, change.text);
+  return el("tbody", { class: colour, "data-series": row.run },
+    line("ours", [el("span", { class: "dot" }), el("bdi", {}, row.label)], (cell) => cell.value),
+    has("change") && line("beside", "since the start", change),
+    row.paper && line("beside", `paper: ${row.paper}`, (cell) => cell.paper),
+    has("paper_change") && line("beside", "paper: since MLE", (cell) => cell.paper_change && cell.paper_change.text));
 }
 
 function figuresTable(table) {
@@ -36,11 +41,7 @@ function figuresTable(table) {
     el("div", { class: "scroll" }, el("table", { class: "figures" },
       el("thead", {}, el("tr", {}, el("th", {}),
         table.columns.map((column) => el("th", { scope: "col", title: column.meaning }, column.heading)))),
-      el("tbody", {}, table.rows.map((row) => el("tr", { class: colour(row), "data-series": row.run },
-        el("th", { scope: "row" }, el("span", { class: "dot" }), el("bdi", {}, row.label),
-          row.cells.some((cell) => cell.change) && el("em", {}, "since the start"),
-          row.paper && el("small", {}, `paper: ${row.paper}`)),
-        row.cells.map(figureCell)))))),
+      table.rows.map((row) => figuresRows(row, colour(row))))),
     paper && el("p", { class: "note" }, `Below ours, the paper’s figures and their change since MLE: ${setting}. `,
       "Its model and data are others: compare changes, not values."),
     el("pre", { class: "signature" }, table.signature));

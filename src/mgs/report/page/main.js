@@ -1,6 +1,7 @@
 // Tabs, the comparison of settings, and putting it all on the page.
 
 const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value ?? "–")); // settings are not rounded
+const breakable = (name) => name.split(/(?<=[_.])/).flatMap((part) => [part, el("wbr")]); // on narrow screens
 const FIRST = ["method", "cost", "model", "start", "data", "decoder"];
 
 function settingsPanel() {
@@ -13,7 +14,7 @@ function settingsPanel() {
   const kind = (name) => (differs(name) ? "differs" : values(name).length < data.runs.length ? "partly" : "alike");
   const about = [...new Set(data.runs.flatMap((run) => Object.keys(run.about)))];
   const row = (name, cells, how) => el("tr", { class: how },
-    el("th", { scope: "row" }, name), cells.map((value, i) => el("td", { "data-series": i }, shown(value))));
+    el("th", { scope: "row" }, breakable(name)), cells.map((value, i) => el("td", { "data-series": i }, shown(value))));
   const several = data.runs.length > 1;
   const table = el("table", { class: several ? "settings only" : "settings" },
     el("thead", {}, el("tr", {}, el("th", {}), data.runs.map((run, i) =>
