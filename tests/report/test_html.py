@@ -94,7 +94,7 @@ def test_curves_begin_with_the_start_and_overlay_runs(runs):
     assert cost[0]["points"] == [[0, 80.0], [2, 60.0], [4, 40.0]]
     assert panels["Effective sample size"]["lines"][0]["points"][-1] == [4, 2.0]
     assert "Held-out repetition" not in panels  # which only the start has
-    assert {"Held-out perplexity", "Weight of guided candidates", "Cost of the best candidate"} <= set(panels)
+    assert {"Held-out perplexity", "Weight of guided candidates", "Cost of the best candidate: lm"} <= set(panels)
 
 
 def test_long_curves_of_updates_are_means_of_stretches_and_say_so(run):
@@ -118,8 +118,17 @@ def test_transfer_has_a_curve_where_it_was_probed(run):
 def test_runs_of_different_costs_have_panels_of_their_own(run, tmp_path):
     write_run(tmp_path / "edit", cost="edit")
     panels = {panel["title"]: panel for panel in contents(read_runs([run, tmp_path / "edit"]))["curves"]}
-    assert [line["series"] for line in panels["Held-out cost: lm"]["lines"]] == [0]
-    assert [line["series"] for line in panels["Held-out cost: edit"]["lines"]] == [1]
+    for title in ("Held-out cost", "Cost of the best candidate"):
+        assert [line["series"] for line in panels[f"{title}: lm"]["lines"]] == [0]
+        assert [line["series"] for line in panels[f"{title}: edit"]["lines"]] == [1]
+    assert [line["series"] for line in panels["Effective sample size"]["lines"]] == [0, 1]
+
+
+def test_a_run_whose_updates_decode_one_token_has_no_cost_in_training(run, tmp_path):
+    write_run(tmp_path / "uniform", max_new_tokens=1)
+    panels = {panel["title"]: panel for panel in contents(read_runs([run, tmp_path / "uniform"]))["curves"]}
+    assert [line["series"] for line in panels["Cost of the best candidate: lm"]["lines"]] == [0]
+    assert [line["series"] for line in panels["Held-out cost: lm"]["lines"]] == [0, 1]
 
 
 def test_outputs_stand_side_by_side_and_a_common_start_is_shown_once(runs):

@@ -16,6 +16,7 @@ from mgs.training.config import SCORES
 WORDS = {"perplexity": "perplexity", "nontermination": "non-termination", "repetition": "repetition", "lm": "LM cost"}
 POINTS = 80  # of a curve of single updates
 NEUTRAL = ("length",)  # neither more nor less is better
+OF_COST = ("best_cost", "cost")  # a panel for each cost: nats and shares have no axis in common
 #: Figure of single updates → title, and what it is.
 UPDATES = {
     "best_cost": ("Cost of the best candidate", "on the update's own batch"),
@@ -113,11 +114,20 @@ def curves(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
         lines = [(runs.index(run), watched_curve(run, name)) for run in some]
         panels.append(panel(title, meanings_of(runs).get(name, "what training minimises"), lines))
     for name, (title, note) in UPDATES.items():
-        found = [curve(run.log, name) for run in runs]
-        stretch = -(-max(map(len, found)) // POINTS)
-        note += f"; means of {stretch} updates" if stretch > 1 else ""
-        panels.append(panel(title, note, [(i, smooth(points, POINTS)) for i, points in enumerate(found)]))
+        for cost in costs if name in OF_COST else [None]:
+            some = list(runs) if cost is None else [run for run in runs if run.cost == cost and run.decodes]
+            panels.append(updates_panel(f"{title}: {cost}" if cost else title, note, name, some, runs))
     return [panel for panel in panels if panel["lines"]]
+
+
+def updates_panel(
+    title: str, note: str, name: str, some: Sequence[RunFolder], runs: Sequence[RunFolder]
+) -> dict[str, Any]:
+    """A figure of single updates, as means over stretches of long runs."""
+    found = [(runs.index(run), curve(run.log, name)) for run in some]
+    stretch = -(-max((len(points) for _, points in found), default=0) // POINTS)
+    note += f"; means of {stretch} updates" if stretch > 1 else ""
+    return panel(title, note, [(i, smooth(points, POINTS)) for i, points in found])
 
 
 def watched_curve(run: RunFolder, name: str) -> list[tuple[float, float]]:

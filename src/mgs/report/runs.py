@@ -46,6 +46,11 @@ class RunFolder:
     def from_scratch(self) -> bool:
         return str(self.settings.get("model", self.settings.get("start", ""))).startswith("new:")
 
+    @property
+    def decodes(self) -> bool:
+        """Whether its updates do: a search without regard to cost makes do with one token."""
+        return self.settings.get("max_new_tokens") != 1
+
     def goes_on_from(self, other: RunFolder) -> bool:
         """Whether a study let this one start where the other ended."""
         start = {name[6:]: value for name, value in self.settings.items() if name.startswith("start.")}
