@@ -192,6 +192,10 @@ def test_in_a_study_a_row_is_compared_with_the_run_it_goes_on_from(tmp_path):
         (folder / "record.json").write_text(json.dumps(record))
     found = read_runs([tmp_path])
     assert [run.name for run in found] == ["mle-0", "mgs-0"]
+    panels = {panel["title"]: panel for panel in contents(found)["curves"]}
+    assert panels["Held-out cost: lm"]["levels"] == [{"series": 0, "value": 100.0}]
+    assert panels["Held-out cost: lm"]["note"].endswith("; dotted: the start")
+    assert panels["Held-out perplexity"]["levels"] == [{"series": 0, "value": 22.0}]
     (table,) = contents(found)["tables"]
     start, end = table["rows"]
     assert start["cells"][0]["change"] is None

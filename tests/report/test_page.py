@@ -1,5 +1,7 @@
 """The page in a real browser, with a real mouse: tabs, filters, search, and text that stays text."""
 
+import json
+
 import pytest
 
 from mgs.report.html import PAGE, report_page
@@ -133,6 +135,35 @@ def test_a_chart_says_what_is_under_the_pointer(run, open_page):
     assert browser.run("document.querySelector('.tip').innerText").split() == ["update", "4", "run", "40"]
 
 
+def test_runs_of_different_lengths_can_be_drawn_over_their_share(runs, open_page):
+    longer = runs[0] / "record.json"
+    longer.write_text(json.dumps(json.loads(longer.read_text()) | {"updates": 40}))
+    browser = open_page(runs, hash="#curves")
+    ends = "[...document.querySelectorAll('.chart .line')].slice(0, 2).map(line => line.getBoundingClientRect().right)"
+    first, second = browser.run(ends)
+    assert first == second  # both evaluated after update 4
+    browser.click("[data-across='share of the run']")
+    second, first = sorted(browser.run(ends), reverse=True)
+    assert second - first > 200
+    assert browser.run("document.querySelector('.chart .unit').textContent") == "share of the run"
+
+
+def test_a_studys_start_is_a_level_that_can_be_seen_and_hidden(tmp_path, open_page):
+    mle = {"method": "mle", "cost": None}
+    for name, settings in (("mle", mle), ("mgs", {"method": "mgs", "cost": "lm", "start": mle})):
+        record = json.loads((write_run(tmp_path / name) / "record.json").read_text())
+        (tmp_path / name / "record.json").write_text(json.dumps(record | {"settings": settings}))
+    browser = open_page([tmp_path], hash="#curves")
+    assert browser.run("getComputedStyle(document.querySelector('.level')).stroke") == "rgb(42, 111, 219)"
+    assert browser.run("document.querySelector('.level').getClientRects().length") == 1
+    browser.click("#legend .chip")
+    assert browser.run("document.querySelector('.level').getClientRects().length") == 0
+
+
+def test_runs_of_one_length_need_no_choice(run, open_page):
+    assert not open_page([run], hash="#curves").run("!!document.querySelector('.choice')")
+
+
 @pytest.mark.parametrize("high", [1.0, 1 + 2**-52, 1 + 1e-6, 1e17])
 def test_what_hardly_varies_has_ticks_all_the_same(browser, high):
     script = (PAGE / "charts.js").read_text(encoding="utf-8")
@@ -149,7 +180,7 @@ def test_each_line_of_figures_has_its_label_however_long_names_are(tmp_path, ope
     assert lines["a-rather-long-name-of-a-run"] == ("40.0", "100.0")
     assert lines["since the start"] == ("−50.0%", "−28.6%")
     assert lines["paper: MGS-LM"] == ("", "59.2")
-    assert lines["paper: since MLE"] == ("", "−59.6%")
+    assert lines["paper’s change"] == ("", "−59.6%")
     place = "(name => { const b = document.querySelector(name).getBoundingClientRect(); return [b.top, b.bottom]; })"
     assert browser.run(f"{place}('.figures .ours td')") == browser.run(f"{place}('.figures .ours th')")
 

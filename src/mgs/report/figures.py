@@ -104,7 +104,8 @@ def change(name: str, before: float | None, after: float | None) -> dict[str, An
 
 
 def curves(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """What evaluations measured, with the start as update 0; then what single updates did, as means over stretches."""
+    """What evaluations measured, with the start as update 0 or, in a study, as a level; then what single updates did,
+    as means over stretches."""
     panels = []
     costs = dict.fromkeys(run.cost for run in runs if run.cost)
     watched = [("cost", f"Held-out cost: {cost}", [run for run in runs if run.cost == cost]) for cost in costs]
@@ -112,7 +113,10 @@ def curves(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     watched += [(name, f"Held-out {WORDS.get(name, HEADINGS[name])}", list(runs)) for name in others]
     for name, title, some in watched:
         lines = [(runs.index(run), watched_curve(run, name)) for run in some]
-        panels.append(panel(title, meanings_of(runs).get(name, "what training minimises"), lines))
+        found = levels(name, some, runs)
+        more = ", on all examples" if any("watched" in run.settings for run in some) else ""
+        note = meanings_of(runs).get(name, "what training minimises") + f"; dotted: the start{more}" * bool(found)
+        panels.append(panel(title, note, lines, found))
     for name, (title, note) in UPDATES.items():
         for cost in costs if name in OF_COST else [None]:
             some = list(runs) if cost is None else [run for run in runs if run.cost == cost and run.decodes]
@@ -136,12 +140,31 @@ def watched_curve(run: RunFolder, name: str) -> list[tuple[float, float]]:
     return [*start, *later] if later else []
 
 
-def panel(title: str, note: str, lines: Sequence[tuple[int, Sequence[tuple[float, float]]]]) -> dict[str, Any]:
+def levels(name: str, some: Sequence[RunFolder], runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Where runs of a study began: what was measured of the runs they go on from."""
+    found: dict[int, float] = {}
+    for run in some:
+        figure = run.cost if name == "cost" else name
+        for start in runs if watched_curve(run, name) else ():
+            if not run.goes_on_from(start) or run.decoder("valid") != start.decoder("valid"):
+                continue
+            value = start.figures().get("valid", {}).get(figure or "")
+            if value is not None and math.isfinite(value) and not (name == "cost" and figure in SCORES):
+                found[runs.index(start)] = value
+    return [{"series": series, "value": value} for series, value in found.items()]
+
+
+def panel(
+    title: str,
+    note: str,
+    lines: Sequence[tuple[int, Sequence[tuple[float, float]]]],
+    levels: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """A chart; points that cannot be drawn are left out."""
     drawn: list[dict[str, Any]] = [
         {"series": series, "points": [[x, y] for x, y in points if math.isfinite(y)]} for series, points in lines
     ]
     drawn = [line for line in drawn if line["points"]]
-    values = [y for line in drawn for _, y in line["points"]]
+    values = [y for line in drawn for _, y in line["points"]] + [level["value"] for level in levels]
     far = bool(values) and min(values) > 1 and max(values) > 20 * min(values)  # shares are never drawn as powers
-    return {"title": title, "note": note, "x": "update", "log": far, "lines": drawn}
+    return {"title": title, "note": note, "x": "update", "log": far, "lines": drawn, "levels": levels}

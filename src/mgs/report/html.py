@@ -68,6 +68,7 @@ def about(run: RunFolder) -> dict[str, Any]:
     return {
         "name": run.name,
         "summary": summary(run),
+        "updates": run.updates,
         "about": {name: run.record[name] for name in ABOUT if name in run.record},
         "settings": {name: value for name, value in sorted(run.settings.items()) if value not in (None, "", [])},
         "signatures": run.record.get("signatures", {}),

@@ -61,6 +61,11 @@ class RunFolder:
         evaluated = [entry for entry in self.log if any(name.startswith("eval_") for name in entry)]
         return [{name.removeprefix("eval_"): value for name, value in entry.items()} for entry in evaluated]
 
+    @property
+    def updates(self) -> int:
+        """So far, if it has not ended."""
+        return int(self.record.get("updates") or max((entry.get("step", 0) for entry in self.log), default=0))
+
     def figures(self, when: str = "end") -> dict[str, dict[str, float]]:
         """Split → figures, of the end or of the start; of a run still going on, the latest."""
         found = (self.record.get("start", {}) if when == "start" else self.record).get("figures", {})

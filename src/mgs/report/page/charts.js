@@ -28,9 +28,20 @@ function scale(low, high, from, to, log) {
   return (value) => from + (((log ? Math.log10(value) : value) - a) / (b - a || 1)) * (to - from);
 }
 
+const SHARE = "share of the run";
+let across = "update"; // what curves are drawn over
+
+// A panel as it is drawn: over updates as it comes, or over the part of each run that is done.
+function placed(panel) {
+  if (panel.x !== "update" || across === "update") return panel;
+  const part = (line) => line.points.map(([x, y]) => [x / data.runs[line.series].updates, y]);
+  return { ...panel, x: across, lines: panel.lines.map((line) => ({ ...line, points: part(line) })) };
+}
+
 function bounds(panel) {
   const points = panel.lines.flatMap((line) => line.points);
-  const [xs, ys] = [points.map((p) => p[0]), points.map((p) => p[1])];
+  const levels = (panel.levels ?? []).map((level) => level.value);
+  const [xs, ys] = [points.map((p) => p[0]), [...points.map((p) => p[1]), ...levels]];
   let [low, high] = [ys.reduce((a, b) => Math.min(a, b)), ys.reduce((a, b) => Math.max(a, b))];
   const room = extent(low, high) * 0.08 || Math.abs(high) * 0.1 || 1;
   if (panel.log) [low, high] = [low / 1.3, high * 1.3];
@@ -49,7 +60,8 @@ function outline(points, x, y, steps) {
 function axes(panel, range, x, y, width) {
   const bottom = HEIGHT - MARGIN.bottom;
   const rows = panel.log ? logTicks(...range.y) : niceTicks(...range.y, 5);
-  const columns = niceTicks(...range.x, width < 400 ? 4 : 7).filter((tick) => Number.isInteger(tick));
+  const columns = niceTicks(...range.x, width < 400 ? 4 : 7)
+    .filter((tick) => panel.x === SHARE || Number.isInteger(tick));
   return svg("g", { class: "axes" },
     rows.map((tick) => svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) })),
     rows.map((tick) => svg("text", { x: MARGIN.left - 7, y: y(tick) + 4, "text-anchor": "end" }, number(tick))),
@@ -66,6 +78,14 @@ function drawLine(line, panel, x, y) {
   return svg("g", { class: colour, "data-series": line.series }, path, dots);
 }
 
+// Where a line began, across the panel.
+function drawLevel(level, x, y) {
+  return svg("line", { ...x, y1: y(level.value), y2: y(level.value), class: `level ${series[level.series].colour}`,
+    "data-series": level.series });
+}
+
+const nearest = (values, at) => values.reduce((best, p) => (Math.abs(p - at) < Math.abs(best - at) ? p : best));
+
 // What every line says at the place nearest to the pointer.
 function reading(panel, at) {
   const shown = panel.lines.filter((line) => !hidden.has(line.series));
@@ -73,10 +93,11 @@ function reading(panel, at) {
   if (!places.length) return null;
   const place = panel.steps
     ? Math.max(...places.filter((p) => p <= at), Math.min(...places))
-    : places.reduce((best, p) => (Math.abs(p - at) < Math.abs(best - at) ? p : best));
+    : nearest(places, at);
   const rows = shown.flatMap((line) => {
-    const found = line.points.find((p) => p[0] === place);
-    return found ? [{ ...series[line.series], value: found[1] }] : [];
+    const own = nearest(line.points.map((p) => p[0]), place);
+    const found = line.points.find((p) => p[0] === own);
+    return Math.abs(own - place) <= (panel.x === SHARE ? 0.02 : 0) ? [{ ...series[line.series], value: found[1] }] : [];
   });
   return { place, rows };
 }
@@ -104,24 +125,28 @@ function follow(panel, drawing, tip, rule, x, range) {
   });
 }
 
-function chart(panel) {
-  const range = bounds(panel);
+function chart(whole) {
   const stage = el("div", { class: "stage" });
   const draw = () => {
     const width = stage.clientWidth;
     if (!width) return;
+    const panel = placed(whole);
+    const range = bounds(panel);
     const x = scale(...range.x, MARGIN.left + 4, width - MARGIN.right - 4, false);
     const y = scale(...range.y, HEIGHT - MARGIN.bottom, MARGIN.top, panel.log);
     const tip = el("div", { class: "tip", hidden: true });
     const rule = svg("line", { class: "rule off", y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom });
     const drawing = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": panel.title },
-      axes(panel, range, x, y, width), rule, [...panel.lines].reverse().map((line) => drawLine(line, panel, x, y)));
+      axes(panel, range, x, y, width), rule,
+      (panel.levels ?? []).map((level) => drawLevel(level, { x1: MARGIN.left, x2: width - MARGIN.right }, y)),
+      [...panel.lines].reverse().map((line) => drawLine(line, panel, x, y)));
     follow(panel, drawing, tip, rule, x, range);
     stage.replaceChildren(drawing, tip);
     applyHidden(stage);
   };
   new ResizeObserver(draw).observe(stage);
+  addEventListener("across", draw);
   return el("figure", { class: "card chart" },
     el("figcaption", {},
-      el("b", {}, panel.title), el("span", {}, panel.note + (panel.log ? " (logarithmic)" : ""))), stage);
+      el("b", {}, whole.title), el("span", {}, whole.note + (whole.log ? " (logarithmic)" : ""))), stage);
 }

@@ -28,7 +28,7 @@ function figuresRows(row, colour) {
     line("ours", [el("span", { class: "dot" }), el("bdi", {}, row.label)], (cell) => cell.value),
     has("change") && line("beside", "since the start", change),
     row.paper && line("beside", `paper: ${row.paper}`, (cell) => cell.paper),
-    has("paper_change") && line("beside", "paper: since MLE", (cell) => cell.paper_change && cell.paper_change.text));
+    has("paper_change") && line("beside", "paper’s change", (cell) => cell.paper_change && cell.paper_change.text));
 }
 
 function figuresTable(table) {
@@ -73,7 +73,21 @@ function figuresPanel() {
   ];
 }
 
+// Runs of few updates are a scribble at the left edge of those of many.
+function acrossChoice() {
+  if (new Set(data.runs.map((run) => run.updates)).size < 2) return null;
+  const choose = (name) => {
+    across = name;
+    for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.across === across));
+    dispatchEvent(new Event("across"));
+  };
+  const buttons = Object.entries({ update: "updates", [SHARE]: SHARE }).map(([name, label]) =>
+    el("button", { type: "button", class: "chip filter", "data-across": name, "aria-pressed": String(name === across),
+      onclick: () => choose(name) }, label));
+  return el("div", { class: "choice" }, buttons);
+}
+
 function curvesPanel() {
   if (!data.curves.length) return [el("p", { class: "empty" }, "No curves: the log is empty.")];
-  return [el("div", { class: "grid" }, data.curves.map(chart))];
+  return [acrossChoice(), el("div", { class: "grid" }, data.curves.map(chart))];
 }
