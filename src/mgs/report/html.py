@@ -19,6 +19,7 @@ import mgs
 from mgs.report.figures import curves, tables
 from mgs.report.runs import RunFolder
 from mgs.report.samples import examples, lengths, voices
+from mgs.report.settings import side_by_side
 
 PAGE = files("mgs.report") / "page"
 SCRIPTS = ("dom.js", "charts.js", "figures.js", "texts.js", "main.js")
@@ -54,7 +55,7 @@ def contents(runs: Sequence[RunFolder]) -> dict[str, Any]:
     return {
         "version": mgs.__version__,
         "task": "translation" if any(run.translates for run in runs) else "completion",
-        "runs": [about(run) for run in runs],
+        "runs": [about(run) | {"settings": each} for run, each in zip(runs, side_by_side(runs), strict=True)],
         "tables": tables(runs),
         "curves": curves(runs),
         "voices": speakers,
@@ -64,13 +65,12 @@ def contents(runs: Sequence[RunFolder]) -> dict[str, Any]:
 
 
 def about(run: RunFolder) -> dict[str, Any]:
-    """A run's name, settings, and what was measured when."""
+    """A run's name, and what was measured when."""
     return {
         "name": run.name,
         "summary": summary(run),
         "updates": run.updates,
         "about": {name: run.record[name] for name in ABOUT if name in run.record},
-        "settings": {name: value for name, value in sorted(run.settings.items()) if value not in (None, "", [])},
         "signatures": run.record.get("signatures", {}),
         "evaluations": run.evaluations(),
     }

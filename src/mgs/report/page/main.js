@@ -14,7 +14,8 @@ function settingsPanel() {
   const kind = (name) => (differs(name) ? "differs" : values(name).length < data.runs.length ? "partly" : "alike");
   const about = [...new Set(data.runs.flatMap((run) => Object.keys(run.about)))];
   const row = (name, cells, how) => el("tr", { class: how },
-    el("th", { scope: "row" }, breakable(name)), cells.map((value, i) => el("td", { "data-series": i }, shown(value))));
+    el("th", { scope: "row" }, breakable(name)), cells.map((value, i) =>
+      el("td", { "data-series": i, class: value === undefined && "none" }, shown(value))));
   const several = data.runs.length > 1;
   const table = el("table", { class: several ? "settings only" : "settings" },
     el("thead", {}, el("tr", {}, el("th", {}), data.runs.map((run, i) =>
