@@ -5,13 +5,14 @@ import math
 import re
 
 import pytest
+import yaml
 
 from mgs.errors import UserError
 from mgs.experiments.completion import UNDECODED
 from mgs.experiments.paper import MAIN, name_of_row, paper_row
 from mgs.report.html import contents, embedded, report_page
 from mgs.report.runs import read_runs
-from mgs.training import MGSConfig
+from mgs.training import METHODS, MGSConfig
 from mgs.training.recipes import RECIPES
 
 from .conftest import EVIL, FIGURES, SIGNATURE, START, write_run
@@ -159,6 +160,16 @@ def test_a_run_that_has_not_ended_shows_what_there_is(run):
     assert "has not ended" in data["tables"][0]["signature"]
     assert data["examples"] == []
     assert data["lengths"] is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_method_of_a_run_that_has_not_ended_is_known_by_its_options(run, method):
+    (run / "record.json").unlink()
+    options = METHODS[method][0](output_dir="x", report_to="none").resolved()
+    (run / "mgs.yaml").write_text(yaml.safe_dump({**options, "cost": "lm"}))
+    (found,) = read_runs([run])
+    assert found.method == method
+    assert found.cost == (None if method == "mle" else "lm")
 
 
 def test_lines_of_another_form_are_left_out(run):

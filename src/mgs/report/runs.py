@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from mgs.errors import UserError
+from mgs.training import METHODS
 from mgs.training.callbacks import LOG
 from mgs.training.outputs import OUTPUTS, PLACES, RECORD, read_json, read_lines
 
@@ -102,7 +103,7 @@ def is_run(folder: Path) -> bool:
 
 def read_run(folder: Path) -> RunFolder:
     record = read_json(folder / RECORD)
-    settings = record.get("settings") or read_json(folder / SETTINGS) or read_yaml(folder / YAML)
+    settings = record.get("settings") or read_json(folder / SETTINGS) or with_method(read_yaml(folder / YAML))
     outputs = [line for line in read_lines(folder / OUTPUTS) if line.keys() >= KEYS]
     shown = {name: value for name, value in flat(settings) if name not in PLACES}
     return RunFolder(folder, folder.name, shown, record, read_lines(folder / LOG), outputs)
@@ -114,6 +115,12 @@ def read_yaml(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def with_method(settings: dict[str, Any]) -> dict[str, Any]:
+    """`mgs.yaml` holds options, of which the method is none; but each method has some of its own."""
+    found = [name for name, (config, _) in METHODS.items() if config.__annotations__.keys() <= settings.keys()]
+    return {"method": found[0], **settings} if found else settings
 
 
 def flat(settings: dict[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
