@@ -31,6 +31,16 @@ def test_a_card_says_what_was_done_and_with_what_result(tmp_path):
     assert str(tmp_path) not in text
 
 
+def test_no_path_travels_with_a_card(tmp_path):
+    there = str(tmp_path)
+    given = {"model": f"{there}/start", "data": f"{there}/a.de,{there}/a.en", "cost": f"{there}/mine.py:short"}
+    text = card(tmp_path / "my model", eval_data=f"{there}/held.txt", **given)
+    assert there not in text
+    assert "from `start` on `a.de,a.en` for the cost `mine.py:short`" in text
+    assert "mgs generate --model 'my model'" in text
+    assert "eval_data: held.txt" in text
+
+
 def test_a_model_of_a_hub_is_named_as_the_base(tmp_path):
     assert head(card(tmp_path / "a", model="openai/gpt2"))["base_model"] == "openai/gpt2"
     assert "base_model" not in head(card(tmp_path / "b", model=str(tmp_path)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ tokenizer = AutoTokenizer.from_pretrained({folder!r})
 
 def model_card(record: dict[str, Any], folder: Path) -> str:
     """What a run's record says, for whoever finds the model."""
-    settings = record["settings"]
+    settings = {name: travelling(value) for name, value in record["settings"].items()}
     translates = settings.get("task") == "translation"
     data = DataOptions(task=settings.get("task"), data=settings.get("data"))
     head: dict[str, Any] = {
@@ -40,15 +41,15 @@ def model_card(record: dict[str, Any], folder: Path) -> str:
     }
     if HUB_NAME.fullmatch(settings["model"]) and not Path(settings["model"]).exists():
         head["base_model"] = settings["model"]
-    place = folder.name if folder.is_absolute() else str(folder)  # a card travels, the rest of a path does not
+    place = travelling(str(folder))
     auto = "AutoModelForSeq2SeqLM" if translates else "AutoModelForCausalLM"
-    command = f"mgs generate --model {place}"
+    command = f"mgs generate --model {shlex.quote(place)}"
     return "\n".join(
         [
             "---",
             yaml.safe_dump(head, sort_keys=False, allow_unicode=True) + "---",
             f"# {plain(folder.name)}\n",
-            made(record, data.source) + "\n",
+            made({**record, "settings": settings}, data.source) + "\n",
             *figures(record),
             "## Use\n",
             fenced(USE.format(auto=auto, folder=place), "python"),
@@ -57,6 +58,21 @@ def model_card(record: dict[str, Any], folder: Path) -> str:
             fenced(yaml.safe_dump(settings, sort_keys=True, allow_unicode=True), "yaml"),
         ]
     )
+
+
+def travelling(value: Any) -> Any:
+    """A setting as a card has it. A card travels; what leads to a file or a folder does not, and is nobody's business.
+
+    >>> travelling("/home/ann/de.txt,/home/ann/en.txt"), travelling("openai/gpt2")
+    ('de.txt,en.txt', 'openai/gpt2')
+    """
+    if not isinstance(value, str):
+        return value
+    return ",".join(part if is_portable(Path(part)) else Path(part).name for part in value.split(","))
+
+
+def is_portable(path: Path) -> bool:
+    return not path.is_absolute() and path.parts[:1] not in (("..",), ("~",))
 
 
 def made(record: dict[str, Any], source: str) -> str:
