@@ -58,3 +58,4 @@ def test_nothing_decoded_is_said(study, tmp_path):
 
 def test_what_a_model_wrote_is_neither_markup_nor_control():
     assert shown(" <b>*a*</b> [x](y)|\x1b[1m") == r"&lt;b&gt;\*a\*&lt;/b&gt; \[x\](y)&#124;\x1b\[1m"
+    assert shown("$x$ at http://a.b or WWW.a.b: 1:2.") == r"\$x\$ at http\://a.b or WWW\.a.b: 1:2."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,8 @@ def written(continuation: Mapping[str, Any]) -> str:
 
 
 def shown(text: str) -> str:
-    """As text: nothing a model wrote becomes HTML or Markdown, or moves a terminal's cursor."""
-    return marked_up("".join(f"\\{c}" if c in "\\`*_[]#~" else c for c in text.strip()))
+    """As text: nothing a model wrote becomes HTML, Markdown, a formula or a link, or moves a terminal's cursor."""
+    return marked_up(re.sub(r"[\\`*_\[\]#~$]|:(?=//)|(?<=www)\.", r"\\\g<0>", text.strip(), flags=re.IGNORECASE))
 
 
 #: Name → what writes it.
