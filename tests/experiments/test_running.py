@@ -155,6 +155,12 @@ def test_the_table_has_means_deviations_and_the_papers_figures(study):
     assert "[the paper's figure, on its data]" in page(study, records)
 
 
+def test_columns_of_latex_have_their_own_names(study):
+    figures = {"lm": 1.0, "lm_with_prefix": 2.0, "edit": 0.5, "perplexity": 3.0}
+    shown = latex(replace(study, columns=tuple(figures), splits=("valid",)), {"MLE": [{"figures": {"valid": figures}}]})
+    assert r" & \textsc{LM} & \textsc{LM + prefix} & \textsc{Edit} & \textsc{PPL} \\" in shown
+
+
 def test_the_translation_table_is_the_papers_and_more(pairs):
     made = translation("small", DataOptions(data=pairs))
     assert set(PAPER) < set(made.rows)

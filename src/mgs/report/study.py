@@ -64,7 +64,7 @@ def latex(study: Study, records: Records) -> str:
 def _latex(study: Study, records: Records, part: Sequence[tuple[str, str]]) -> str:
     """Without the paper's figures, which a reader of the paper has."""
     splits = list(dict.fromkeys(split for split, _ in part))
-    heads = " & ".join(rf"\textsc{{{HEADINGS[column].title()}}}" for _, column in part)
+    heads = " & ".join(rf"\textsc{{{HEADINGS[column].replace('+', ' + ')}}}" for _, column in part)
     width = len(part) // len(splits)
     groups = " & ".join(rf"\multicolumn{{{width}}}{{c}}{{{split.title()}}}" for split in splits)
     lines = [rf"\begin{{tabular}}{{l{'r' * len(part)}}}", rf" & {groups} \\", rf" & {heads} \\"]
