@@ -76,7 +76,7 @@ def show_translation(out: Path, seed: int) -> str:
     print("Translations of the 3 test sentences that the start translates worst:\n")
     costs = sbleu(result.continuations["MLE"], result.continuations["Human"])
     worst = sorted(range(len(costs)), key=lambda row: -costs[row])[:3]
-    show_outputs(result, worst, ("MLE", "MGS-SBLEU", "Human"))
+    show_outputs(result, worst, ("MLE", "MGS-SBLEU", "Human"), whole=True)
     return translation_demo.verdict(result)
 
 
@@ -93,10 +93,10 @@ def show_settings(result: DemoResult) -> None:
     print()
 
 
-def show_outputs(result: DemoResult, chosen: Sequence[int], methods: Sequence[str]) -> None:
-    """What some methods make of the inputs that a rule chose."""
+def show_outputs(result: DemoResult, chosen: Sequence[int], methods: Sequence[str], whole: bool = False) -> None:
+    """What some methods make of the inputs that a rule chose; those of translation are `whole` sentences."""
     for index in chosen:
-        print(f"  {printable(result.prefixes[index].strip())} …")
+        print(f"  {printable(result.prefixes[index].strip())}{'' if whole else ' …'}")
         for name in methods:
             print(f"    {name:<9} {shortened(result.continuations[name][index])}")
         print()
