@@ -99,3 +99,10 @@ def test_time_is_that_of_updates(temperature, tmp_path, drawn):
     )
     FIGURES["cost over time"](temperature, tmp_path, tmp_path / "f.png")
     assert drawn == [((4.0, 8.0), (7.0, 6.0))]
+
+
+def test_updates_that_are_not_equally_long_take_the_time_that_was_logged(temperature, tmp_path, drawn):
+    log = [{"step": step, "eval_cost": 7.0, "eval_update_seconds": seconds} for step, seconds in ((2, 1.5), (4, 8.25))]
+    finish(temperature, temperature.runs[1], tmp_path, log, lm=1.0)
+    FIGURES["cost over time"](temperature, tmp_path, tmp_path / "f.png")
+    assert drawn == [((1.5, 8.25), (7.0, 7.0))]

@@ -26,9 +26,9 @@ def entries(run: Run, out: Path) -> list[dict[str, Any]]:
     return found
 
 
-def curve(log: list[dict[str, Any]], name: str) -> list[tuple[float, float]]:
+def curve(log: list[dict[str, Any]], name: str, over: str = "step") -> list[tuple[float, float]]:
     """A figure over updates."""
-    return [(entry["step"], entry[name]) for entry in log if isinstance(entry.get(name), (int, float))]
+    return [(entry[over], entry[name]) for entry in log if isinstance(entry.get(name), (int, float))]
 
 
 def smooth(points: list[tuple[float, float]], num: int = 20) -> list[tuple[float, float]]:

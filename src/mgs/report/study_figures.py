@@ -33,7 +33,7 @@ def over_updates(name: str, label: str) -> Callable[[Study, Path, Path], None]:
 
 
 def cost_over_time(study: Study, out: Path, file: Path) -> None:
-    """Validation cost over seconds of updates, all updates of a run taken to be equally long."""
+    """Validation cost over seconds of updates; in a log that does not have them all are taken to be equally long."""
     figure, (axes,) = panels(1, "seconds of updates", "validation cost")
     found = {
         (row, r["settings"]["seed"]): r for row, rows in records(study, out).items() for r in rows if "updates" in r
@@ -43,7 +43,8 @@ def cost_over_time(study: Study, out: Path, file: Path) -> None:
         record = found.get((run.row, run.seed))
         if run.method == "mgs" and record is not None:
             each = record["update_seconds"] / max(1, record["updates"])
-            curves.append((run, [(each * step, cost) for step, cost in curve(entries(run, out), "eval_cost")]))
+            log = [{"eval_update_seconds": each * entry["step"], **entry} for entry in entries(run, out)]
+            curves.append((run, curve(log, "eval_cost", over="eval_update_seconds")))
     lines(axes, study, curves)
     save(figure, axes, study, file)
 
