@@ -7,7 +7,7 @@ import pytest
 from mgs.costs import repeated_share
 from mgs.data.completion import completions_from_lines
 from mgs.metrics import texts
-from mgs.training.outputs import output_lines, read_lines, repeated_places, repeated_tokens, write_lines
+from mgs.training.outputs import output_lines, read_lines, repeated_places, repeated_tokens, write_json, write_lines
 from mgs.types import Text
 
 
@@ -54,3 +54,12 @@ def test_lines_say_what_was_given_wanted_and_made(tmp_path, tokenizer, sentences
     with (tmp_path / "outputs.jsonl").open("a") as file:
         file.write('[1]\n{"cut')
     assert read_lines(tmp_path / "outputs.jsonl") == json.loads(json.dumps(lines))
+
+
+def test_what_is_kept_is_on_the_disk_before_it_replaces_what_was_there(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("mgs.training.checkpoints.sync", lambda file: synced.append(file.read_text()))
+    write_lines(tmp_path / "new folder" / "outputs.jsonl", [{"é": 1}])
+    write_json(tmp_path / "record.json", {"é": 1})
+    assert [json.loads(text) for text in synced] == [{"é": 1}] * 2
+    assert [path.name for path in sorted(tmp_path.rglob("*.json*"))] == ["outputs.jsonl", "record.json"]

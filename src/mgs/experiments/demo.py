@@ -18,6 +18,7 @@ from mgs.decoding import Decoder
 from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS, Evaluation, evaluate_completion, human_figures, texts
 from mgs.models import load_model, load_tokenizer
 from mgs.training import MGSConfig, MGSTrainer, MRTConfig, MRTTrainer, PGConfig, PGTrainer
+from mgs.training.outputs import evaluations
 from mgs.types import Text
 
 COST = "lm"
@@ -103,7 +104,7 @@ def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "s
         result.rows[name] = evaluation.figures
         result.continuations[name] = evaluation.hypotheses
         result.settings[name] = {**options, **SHARED}
-        result.curves[name] = [{"step": 0.0, **first}, *watched_figures(trainer.state.log_history)]
+        result.curves[name] = [{"step": 0.0, **first}, *evaluations(trainer.state.log_history)]
     result.rows["Human"] = human_figures(tokenizer, test, start)
     result.continuations["Human"] = texts(tokenizer, [example.target for example in test])
     return result
@@ -111,19 +112,6 @@ def run_demo(out: Path, seed: int = 0, data: str = "docstrings", model: str = "s
 
 def evaluate(model: nn.Module, tokenizer: PreTrainedTokenizerBase, data: Completions, scorer: nn.Module) -> Evaluation:
     return evaluate_completion(model, tokenizer, data, Decoder(), scorer, CAP)
-
-
-def watched_figures(history: list[dict[str, float]]) -> list[dict[str, float]]:
-    """The evaluations in a trainer's log."""
-    return [
-        {
-            name.removeprefix("eval_"): value
-            for name, value in entry.items()
-            if name == "step" or name.startswith("eval_")
-        }
-        for entry in history
-        if "eval_perplexity" in entry
-    ]
 
 
 def worst_first(texts: list[Text], num: int) -> list[int]:

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from mgs.data import load_pairs, load_sentences
-from mgs.experiments.demo import DemoResult, watched_figures
+from mgs.experiments.demo import DemoResult
 from mgs.metrics import evaluate_translation, texts
 from mgs.models import new_model
 from mgs.models.subwords import train_joint_bpe
 from mgs.training import METHODS
+from mgs.training.outputs import evaluations
 
 COST = "sbleu"
 PRESET, VOCABULARY = "one-layer", 1_000
@@ -89,7 +90,7 @@ def run_translation_demo(out: Path, seed: int = 0, data: str = "cldr", say: Any 
         result.rows[name], result.continuations[name] = evaluation.figures, evaluation.hypotheses
         result.signature = evaluation.signature
         result.settings[name] = {**options, **SHARED}
-        result.curves[name] = watched_figures(trainer.state.log_history)
+        result.curves[name] = evaluations(trainer.state.log_history)
     result.continuations["Human"] = texts(tokenizer, [example.target for example in test])
     return result
 

@@ -10,15 +10,10 @@ from typing import Any
 from mgs.experiments.running import is_done
 from mgs.experiments.study import Goal, Study
 from mgs.report.progress import entries
+from mgs.training.outputs import evaluations
 
 SECONDS = "update_seconds"
 Evaluations = Sequence[Mapping[str, Any]]
-
-
-def evaluations(log: Evaluations) -> list[dict[str, Any]]:
-    """What a run's log says of each, the start first, without the prefix of their names."""
-    found = [entry for entry in log if "eval_perplexity" in entry]
-    return [{name.removeprefix("eval_"): value for name, value in entry.items()} for entry in found]
 
 
 def first_met(goal: Goal, found: Evaluations) -> Mapping[str, Any] | None:

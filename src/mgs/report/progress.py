@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mgs.experiments.study import Run, Study
+from mgs.training.callbacks import LOG
+from mgs.training.outputs import read_lines
 
-LOG = "metrics.jsonl"
 #: Told apart by people who see few colours (Okabe and Ito's); rows beyond them are dashed.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
 def entries(run: Run, out: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log; a last one that was cut off is left out."""
-    file = out / run.name / LOG
-    found = []
-    for line in file.read_text().splitlines() if file.exists() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+    """The lines of a run's log."""
+    return read_lines(out / run.name / LOG)
 
 
 def curve(log: list[dict[str, Any]], name: str, over: str = "step") -> list[tuple[float, float]]:

@@ -13,7 +13,7 @@ import yaml
 from mgs.errors import UserError
 from mgs.training import METHODS
 from mgs.training.callbacks import LOG
-from mgs.training.outputs import OUTPUTS, PLACES, RECORD, read_json, read_lines
+from mgs.training.outputs import OUTPUTS, PLACES, RECORD, evaluations, read_json, read_lines
 
 YAML, SETTINGS = "mgs.yaml", "settings.json"
 KEYS = {"prefix", "target", "output", "ended", "length", "target_length", "repetition", "repeated"}
@@ -58,9 +58,7 @@ class RunFolder:
         return bool(start) and start == other.settings
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """The log's evaluations, without the prefix of their names."""
-        evaluated = [entry for entry in self.log if any(name.startswith("eval_") for name in entry)]
-        return [{name.removeprefix("eval_"): value for name, value in entry.items()} for entry in evaluated]
+        return evaluations(self.log)
 
     @property
     def updates(self) -> int:

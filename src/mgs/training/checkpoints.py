@@ -92,8 +92,9 @@ def written_aside(target: Path) -> Iterator[Path]:
 
 def replace_text(file: Path, text: str) -> None:
     """Writes a file so that it holds the old text or the new one, whatever happens meanwhile."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(ASIDE + file.name)
-    aside.write_text(text)
+    aside.write_text(text, encoding="utf-8")
     sync(aside)
     aside.replace(file)
 

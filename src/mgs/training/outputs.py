@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +20,7 @@ from mgs.costs.sequence import NGRAM, repeated_share
 from mgs.data import Completions
 from mgs.metrics import human_figures, texts
 from mgs.models.likelihood import is_encoder_decoder
+from mgs.training.checkpoints import replace_text
 from mgs.training.trainer import SequenceTrainer
 from mgs.types import Text
 
@@ -145,17 +146,21 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
     return [line for line in found if isinstance(line, dict)]
 
 
+def evaluations(log: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A log's evaluations, without the prefix of their names.
+
+    >>> evaluations([{"step": 2, "loss": 3.0}, {"step": 2, "epoch": 0.1, "eval_cost": 1.5}])
+    [{'step': 2, 'cost': 1.5}]
+    """
+    shown = ({name: entry[name] for name in entry if name == "step" or name.startswith("eval_")} for entry in log)
+    return [
+        {name.removeprefix("eval_"): value for name, value in entry.items()} for entry in shown if set(entry) - {"step"}
+    ]
+
+
 def write_json(file: Path, content: Any) -> None:
-    _replace(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    replace_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_lines(file: Path, lines: Sequence[dict[str, Any]]) -> None:
-    _replace(file, "".join(json.dumps(line) + "\n" for line in lines))
-
-
-def _replace(file: Path, text: str) -> None:
-    """All of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(".part")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(file)
+    replace_text(file, "".join(json.dumps(line) + "\n" for line in lines))
