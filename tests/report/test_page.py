@@ -185,6 +185,15 @@ def test_each_line_of_figures_has_its_label_however_long_names_are(tmp_path, ope
     assert browser.run(f"{place}('.figures .ours td')") == browser.run(f"{place}('.figures .ours th')")
 
 
+def test_small_numbers_among_settings_are_short_and_whole(tmp_path, open_page):
+    browser = open_page([write_run(tmp_path / "run", learning_rate=6.25e-5, noise=0.0)], hash="#settings")
+    cells = "[...document.querySelectorAll('.settings tbody tr')].map(row => row.innerText.split('\\t'))"
+    assert [row for row in browser.run(cells) if row[0] in ("learning_rate", "noise")] == [
+        ["learning_rate", "6.25e-5"],
+        ["noise", "0"],
+    ]
+
+
 def test_two_runs_can_be_compared_on_a_phone(tmp_path, open_page):
     folders = [write_run(tmp_path / name, restore_callback_states_from_checkpoint=True) for name in ("a", "b")]
     browser = open_page(folders, hash="#settings", width=390, phone=True)

@@ -1,7 +1,14 @@
 // Tabs, the comparison of settings, and putting it all on the page.
 
-const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value ?? "–")); // settings are not rounded
-const breakable = (name) => name.split(/(?<=[_.])/).flatMap((part) => [part, el("wbr")]); // on narrow screens
+const breakable = (text) => text.split(/(?<=_)/).flatMap((part) => [part, el("wbr")]); // on narrow screens
+
+// Settings are not rounded.
+function shown(value) {
+  if (Array.isArray(value)) return value.join(", ");
+  const small = typeof value === "number" && value !== 0 && Math.abs(value) < 1e-3;
+  return small ? value.toExponential() : String(value ?? "–");
+}
+
 const FIRST = ["method", "cost", "model", "start", "data", "decoder"];
 
 function settingsPanel() {
@@ -15,7 +22,7 @@ function settingsPanel() {
   const about = [...new Set(data.runs.flatMap((run) => Object.keys(run.about)))];
   const row = (name, cells, how) => el("tr", { class: how },
     el("th", { scope: "row" }, breakable(name)), cells.map((value, i) =>
-      el("td", { "data-series": i, class: value === undefined && "none" }, shown(value))));
+      el("td", { "data-series": i, class: value === undefined && "none" }, breakable(shown(value)))));
   const several = data.runs.length > 1;
   const table = el("table", { class: several ? "settings only" : "settings" },
     el("thead", {}, el("tr", {}, el("th", {}), data.runs.map((run, i) =>
