@@ -47,6 +47,7 @@ WALK = {
     "walk_steps": 20,
     "walk_rate": 6e-4,
     "walk_weight": 0.05,
+    "max_grad_norm": 0.0,
     "num_candidates": 2,
     "lengths": [1.0],
 }

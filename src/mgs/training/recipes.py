@@ -36,6 +36,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "optim": "sgd",
         "learning_rate": 1.0,
         "weight_decay": 0.0,
+        "max_grad_norm": 0.0,
     },
     # For models that end where they should, as in translation: around the gradient of the expected cost of samples,
     # small steps of Adam, which the weights make smaller where that gradient, at its full length, decodes worse.
