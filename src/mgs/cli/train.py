@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from transformers import set_seed
 
-from mgs.cli.arguments import FLAGS_ONLY, Parser
+from mgs.cli.arguments import Parser
+from mgs.cli.folder import check_folder, save_configuration, tidied
 from mgs.costs import COST_NAMES
 from mgs.errors import UserError, at_least, first_line, unknown
 from mgs.experiments.inputs import DataOptions, ModelOptions, load_cost
@@ -21,8 +19,6 @@ from mgs.report.card import CARD, model_card
 from mgs.report.escape import printable
 from mgs.report.tables import figures_table
 from mgs.training import METHODS
-from mgs.training.callbacks import LOG
-from mgs.training.checkpoints import checkpoints, replace_text
 from mgs.training.config import option
 from mgs.training.outputs import RunRecord
 
@@ -85,7 +81,7 @@ def train(argv: Sequence[str]) -> None:
     split = "valid" if run.eval_data is None else Path(run.eval_data).name
     with tidied(folder, config):
         trainer = make_trainer(trainer_type, model, *cost, config, train_data, eval_data, tokenizer)
-        settings = ranks.from_first(lambda: save_configuration(folder, models, data, run, config))
+        settings = ranks.from_first(lambda: save_configuration(folder, method, run, models, data, config))
         record = RunRecord(folder, {"method": method, **settings}, split, run.outputs)
         random = models.model.startswith("new:")  # what such weights decode is of no interest, and long
         ranks.from_first(lambda: record.start(trainer, None if random else eval_data))
@@ -118,32 +114,6 @@ def make_trainer(trainer_type: Any, *parts: Any) -> Any:
     return trainer
 
 
-@contextmanager
-def tidied(folder: Path, config: Any) -> Iterator[None]:
-    """A run that fails before its first update leaves nothing behind: the same command can be given again."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    before = set(folder.iterdir()) if folder.is_dir() else set()
-    try:
-        yield
-    except BaseException:
-        log = folder / LOG
-        if config.process_index == 0 and folder.is_dir() and not (log.exists() and log.stat().st_size):
-            for path in set(folder.iterdir()) - before:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            for path in made:
-                with suppress(OSError):  # someone else has put something there
-                    path.rmdir()
-        raise
-
-
-def check_folder(folder: Path, run: RunOptions) -> None:
-    """An earlier run is neither mixed with a new one nor lost by accident."""
-    if run.resume or run.overwrite or not folder.exists():
-        return
-    if checkpoints(folder) or (folder / "metrics.jsonl").exists():
-        raise UserError(f"{folder} holds an earlier run: add --resume to go on with it, --overwrite, or another --out")
-
-
 def load_data(data: DataOptions, run: RunOptions, config: Any, tokenizer: Any, model: Any) -> tuple[Any, Any]:
     """What is trained on, and what is evaluated on, if anything is."""
     held_out = {"split": "valid"} if run.eval_data is None else {"split": "all", "source": run.eval_data}
@@ -153,14 +123,3 @@ def load_data(data: DataOptions, run: RunOptions, config: Any, tokenizer: Any, m
         return train_data, None
     eval_data = data.examples(tokenizer, context=config.context, model=model, limit=run.eval_examples, **held_out)
     return train_data, eval_data
-
-
-def save_configuration(folder: Path, *parts: Any) -> dict[str, Any]:
-    """`mgs.yaml`: what this run was told and what it assumed, readable by --config."""
-    resolved: dict[str, Any] = {}
-    for part in parts:
-        resolved |= part.resolved() if hasattr(part, "resolved") else asdict(part)
-    folder.mkdir(parents=True, exist_ok=True)
-    saved = {name: value for name, value in resolved.items() if name not in ("resume", *FLAGS_ONLY)}
-    replace_text(folder / "mgs.yaml", yaml.safe_dump(saved, sort_keys=True))
-    return resolved
