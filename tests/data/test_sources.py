@@ -203,6 +203,27 @@ def test_files_of_json_give_rows_split_like_lines(name, write_rows):
     assert sorted(row["number"] for part in parts for row in part) == list(range(200))
 
 
+def chat(*contents):
+    return [{"role": "user", "content": content} for content in contents]
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda i: {"prompt": f"question {i}"}, lambda n: {"completion": f"answer {n}"}),
+        (lambda i: {"prompt": chat(f"question {i}")}, lambda n: {"completion": chat(f"answer {n}")}),
+        (lambda i: {"question": i}, lambda n: {"messages": chat("a question", f"{n % 60}", f"answer {n}")}),
+    ],
+)
+def test_no_prompt_is_both_trained_on_and_tested(ask, answer, write_rows):
+    file = write_rows("rows.jsonl", [ask(n % 60) | answer(n) for n in range(300)])
+    parts = [load_rows(file, split) for split in ("train", "valid", "test")]
+    assert sum(map(len, parts)) == 300
+    asked = [{json.dumps(row.get("prompt", row.get("messages", [])[:-1])) for row in part} for part in parts]
+    assert [len(one) for one in asked] == [len(part) / 5 for part in parts]
+    assert sum(map(len, asked)) == len(set.union(*asked)) == 60
+
+
 def test_so_do_folders_of_them(write_rows, tmp_path):
     write_rows("train.jsonl")
     write_rows("valid.jsonl", ROWS[:3])

@@ -2,7 +2,7 @@
 
 A source is one string, so that a command line, a YAML file and Python name data alike. Each gives one sequence a
 line, or, as JSON Lines and some datasets, rows of columns. Sources without splits of their own are split by a hash of
-the line, so that adding lines moves none.
+the line, or of a row's prompt: adding lines moves none, and no prompt is both trained on and tested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_lines(source: str, split: str = "all", drop_headings: bool = False) -> 
     if source == "docstrings":
         lines = _hashed_split(docstring_paragraphs(), split)
     elif path.is_file():
-        lines = _hashed_split(read_text_lines(path), split)
+        lines = _hashed_split(read_text_lines(path), split, _asked if _holds_rows(path) else str)
     elif path.is_dir():
         lines = read_text_lines(_file_for_split(path, split))
     elif path.suffix or source.startswith((".", "/", "~")):
@@ -61,13 +61,30 @@ def load_rows(source: str, split: str = "all") -> list[dict[str, Any]] | None:
     path = Path(source)
     file = _file_for_split(path, split) if path.is_dir() else path
     if file.is_file():
-        if not any(suffix in ROWS for suffix in file.suffixes[-2:]):
+        if not _holds_rows(file):
             return None
         return [_row(line, file) for line in load_lines(source, split)]
     if source == "docstrings" or path.suffix or source.startswith((".", "/", "~")):
         return None
     dataset = load_hub(source, split, ["docstrings"])
     return list(dataset) if any(columns <= {*dataset.column_names} for columns in COLUMNS) else None
+
+
+def _holds_rows(file: Path) -> bool:
+    return any(suffix in ROWS for suffix in file.suffixes[-2:])
+
+
+def _asked(line: str) -> str:
+    """What a row asks: its prompt, or all its messages but the last. The line itself if it asks nothing."""
+    try:
+        row = json.loads(line)
+    except ValueError:  # said by whoever needs the row
+        return line
+    if not isinstance(row, dict) or "text" in row:
+        return line
+    messages = row.get("messages")
+    asked = row.get("prompt", messages[:-1] if isinstance(messages, list) else None)
+    return line if asked is None else json.dumps(asked, sort_keys=True)
 
 
 def _row(line: str, file: Path) -> dict[str, Any]:
@@ -94,10 +111,10 @@ def read_text_lines(path: Path) -> list[str]:
     return text.split("\n")  # not splitlines: a form feed or U+2028 inside a sequence does not end it
 
 
-def _hashed_split(lines: list[str], split: str) -> list[str]:
+def _hashed_split(lines: list[str], split: str, what: Callable[[str], str] = str) -> list[str]:
     if split == "all":
         return lines
-    return [line for line in lines if split_of(line) == split]
+    return [line for line in lines if split_of(what(line)) == split]
 
 
 def split_of(line: str) -> str:
