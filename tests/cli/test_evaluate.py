@@ -69,3 +69,13 @@ def test_a_run_is_asked_about_what_it_was_trained_on(call, small_run, here):
     )
     data = small_run[small_run.index("--data") + 1]
     assert "sentences.txt#3|context:10|decoder:greedy" in call("evaluate", "--model", "run", "--data", data, *small).out
+
+
+def test_where_all_of_its_data_was_trained_on_a_run_is_asked_about_what_it_was_evaluated_on(
+    call, small_run, here, sentences
+):
+    Path("held.txt").write_text("\n".join(sentences[1:40:3]))
+    assert call("train", "mle", *small_run, "--eval_data", "held.txt", "--out", "run").code == 0
+    asked = ("evaluate", "--model", "run", "--max_new_tokens", 10)
+    assert "held.txt#13|context:4" in call(*asked).out
+    assert "sentences.txt#3" in call(*asked, "--data", small_run[3], "--examples", 3).out

@@ -56,14 +56,17 @@ def evaluate(argv: Sequence[str]) -> None:
     )
     models, data, options = parser.parse(argv)
     run = Path(models.model) / CONFIGURATION
-    trained_here = data.data is None and run.is_file()
-    if trained_here:
-        known = {name: value for name, value in read_yaml(str(run)).items() if name in OF_A_RUN}
+    told = read_yaml(str(run)) if data.data is None and run.is_file() else {}
+    held_out = told.get("eval_data")  # with it, all of the data was trained on
+    if told:
+        known = {name: value for name, value in told.items() if name in OF_A_RUN} | {
+            "data": held_out or told.get("data")
+        }
         models, data, options = parser.parse(argv, parser.from_mapping(known))
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
     data.check_task(model)
-    whole = (Path(data.source).is_file() or "," in data.source) and not trained_here
+    whole = held_out if told else (Path(data.source).is_file() or "," in data.source)
     split = options.split or ("all" if whole else "valid")
     limit = options.examples if options.examples is not None else (0 if data.translates else 200)
     examples = data.examples(tokenizer, split, options.context, model, limit)
