@@ -78,12 +78,21 @@ def test_fewer_examples_than_the_scale_s():
 def test_a_deadline_that_has_passed_leaves_no_time(deadline, given, monkeypatch, tmp_path, capsys):
     asked = []
     monkeypatch.setattr(
-        reproduce, "run_all", lambda study, out, child, jobs, minutes: asked.append(minutes) or study.runs[:1]
+        reproduce, "run_all", lambda study, out, child, jobs, minutes: asked.append(minutes) or ([], study.runs[:1])
     )
     study, _ = studied("proposal", False, ReproduceOptions(), DataOptions())
     carry_out(study, tmp_path, ["proposal"], 1, deadline)
     assert asked == [given]
     assert capsys.readouterr().out == "1 runs are left (mle-0): the same command goes on with them\n"
+
+
+def test_runs_that_failed_are_said_apart_from_those_that_are_left_and_are_an_exit_code(call, monkeypatch):
+    monkeypatch.setattr(reproduce, "run_all", lambda study, *given: (study.runs[:1], study.runs[1:2]))
+    answer = call("reproduce", "proposal", "--out", "out")
+    assert answer.code == 1
+    assert answer.out.startswith("1 runs failed (mle-0): why is said in out/RUN.output.txt\n1 runs are left (")
+    monkeypatch.setattr(reproduce, "run_all", lambda study, *given: ([], study.runs))
+    assert call("reproduce", "proposal", "--out", "out").code == 0
 
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop"])

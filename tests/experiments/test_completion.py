@@ -252,6 +252,7 @@ def test_sampling_trains_mgs_by_sampling_and_takes_the_rest_from_the_main_table(
 def test_a_run_of_a_given_time_ends_with_it_and_goes_on_counting(table, done):
     mle, run = table.runs[0], replace(table.runs[1], options={**FAST, "max_steps": 40}, seconds=1e-9)
     study = replace(table, runs=[mle, run])
+    shutil.rmtree(done / run.name)
     record = carry_out(study, done)["MGS-LM"][0]
     assert record["updates"] == 1
     assert record["settings"]["seconds"] == 1e-9
@@ -265,6 +266,7 @@ def test_a_run_of_a_given_time_ends_with_it_and_goes_on_counting(table, done):
 
 def test_the_start_scores_evaluations_of_mle_too(table, done):
     run = replace(table.named("mle-going-on-0"), options={**FAST, "eval_on_start": True})
+    shutil.rmtree(done / run.name)
     carry_out(replace(table, runs=[table.runs[0], run]), done)
     log = [json.loads(line) for line in (done / run.name / "metrics.jsonl").read_text().splitlines()]
     first, last = (entry for entry in log if "eval_lm" in entry)

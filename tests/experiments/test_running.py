@@ -10,6 +10,7 @@ import pytest
 from mgs.errors import UserError
 from mgs.experiments import running
 from mgs.experiments.inputs import DataOptions
+from mgs.experiments.lock import locked
 from mgs.experiments.paper import TRANSLATION as PAPER
 from mgs.experiments.study import Run, Study, seeded, slug
 from mgs.experiments.translation import translation, translation_grid
@@ -65,18 +66,68 @@ def test_a_studys_folder_makes_a_page_of_its_runs_side_by_side(study, done):
     assert all(table["rows"][1]["cells"][-1]["change"] for table in data["tables"])  # since MLE
 
 
-def test_what_is_done_is_not_done_again_and_what_has_changed_is(study, done, monkeypatch):
-    trained = []
-    plain = running._trainer
-    monkeypatch.setattr(running, "_trainer", lambda *given: trained.append(given[1].name) or plain(*given))
+@pytest.fixture
+def trained(monkeypatch):
+    """Names of runs as a trainer is made for them."""
+    names, plain = [], running._trainer
+    monkeypatch.setattr(running, "_trainer", lambda *given: names.append(given[1].name) or plain(*given))
+    return names
+
+
+def with_noise(study, noise):
+    changed = [replace(run, options={**run.options, "noise": noise}) if run.seed == 1 else run for run in study.runs]
+    return replace(study, runs=changed)
+
+
+def test_what_is_done_is_not_done_again_and_not_lost_to_other_settings(study, done, trained):
+    before = (done / "mgs-edit-1" / "record.json").read_text()
     for run in study.runs:
         running.execute(study, run, done, progress=False)
+    other = with_noise(study, 0.5)
+    with pytest.raises(
+        UserError, match=r"a finished run of other settings \(noise was None and is 0.5\): give another"
+    ):
+        running.execute(other, other.named("mgs-edit-1"), done, progress=False)
     assert trained == []
-    changed = [replace(run, options={**run.options, "noise": 0.5}) if run.seed == 1 else run for run in study.runs]
-    other = replace(study, runs=changed)
+    assert (done / "mgs-edit-1" / "record.json").read_text() == before
+
+
+def test_what_was_only_begun_with_other_settings_is_begun_again(study, done, trained):
+    (done / "mgs-edit-1" / "record.json").unlink()
+    (done / "mgs-edit-1" / "checkpoint-9").mkdir()
+    other = with_noise(study, 0.5)
     for run in other.runs:
         running.execute(other, run, done, progress=False)
     assert trained == ["mgs-edit-1"]
+    assert running.is_done(other, other.named("mgs-edit-1"), done)
+
+
+def test_one_process_at_a_time_is_at_work_on_a_run(study, done):
+    run = study.named("mle-0")
+    with locked(done / "mle-0"), pytest.raises(UserError, match=r"another process is at work on .*mle-0: wait"):
+        running.execute(study, run, done, progress=False)
+    running.execute(study, run, done, progress=False)
+
+
+def test_other_numbers_of_examples_train_nothing_again_and_mix_with_no_others(study, done, trained, monkeypatch):
+    watching = replace(study, watched=3, examples=3)
+    run = replace(study.runs[0], row="Watched")
+    watching = replace(watching, runs=[run])
+    running.execute(watching, run, done, progress=False)
+    monkeypatch.setattr("mgs.training.SequenceTrainer.train", lambda *given, **options: pytest.fail("trained again"))
+    fewer = replace(watching, examples=2)
+    assert running.is_trained(fewer, run, done)
+    assert not running.is_done(fewer, run, done)
+    running.execute(fewer, run, done, progress=False)
+    record = running.records(fewer, done)["Watched"][0]
+    assert record["examples"] == {"valid": 2, "test": 2}
+    assert all("#2|" in signature for signature in record["signatures"].values())
+    assert not running.is_done(watching, run, done)
+    # what a record of before says of training that it does not depend on
+    (done / "watched-0" / "record.json").write_text(
+        json.dumps(record | {"settings": record["settings"] | {"examples": 3}})
+    )
+    assert running.is_done(fewer, run, done)
 
 
 def test_another_study_only_evaluates_what_is_trained(study, done, monkeypatch):
@@ -124,7 +175,7 @@ def test_runs_in_processes_of_their_own_wait_for_what_they_start_from(study, don
             return 0
 
     said = []
-    assert running.run_all(study, done, lambda run: [run.name], jobs=3, say=said.append) == []
+    assert running.run_all(study, done, lambda run: [run.name], jobs=3, say=said.append) == ([], [])
     assert started == ["mle-0", "mgs-edit-0", "mgs-edit-1"]
     assert said[0] == "0 of 3 runs are done already"
 
@@ -132,8 +183,9 @@ def test_runs_in_processes_of_their_own_wait_for_what_they_start_from(study, don
 def test_a_run_that_fails_is_named_with_its_last_words_and_what_hangs_on_it_is_left(study, tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(sys, "executable", shutil.which("false") or "/bin/false")
-    left = running.run_all(study, tmp_path, lambda run: ["nothing"], say=said.append)
-    assert [run.name for run in left] == ["mle-0", "mgs-edit-0", "mgs-edit-1"]
+    failed, left = running.run_all(study, tmp_path, lambda run: ["nothing"], say=said.append)
+    assert [run.name for run in failed] == ["mle-0"]
+    assert [run.name for run in left] == ["mgs-edit-0", "mgs-edit-1"]
     assert said[-1] == "mle-0: failed: it said nothing"
     with pytest.raises(UserError, match="no run of 'words'"):
         running.records(study, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ from mgs.errors import UserError, at_least, unknown
 from mgs.experiments.ablations import many, mixing, proposal, temperature
 from mgs.experiments.completion import SCALES, completion, examples, sampling
 from mgs.experiments.inputs import DataOptions
-from mgs.experiments.running import execute, is_done, records, run_all
+from mgs.experiments.running import OUTPUT, execute, is_done, records, run_all
 from mgs.experiments.search import search
 from mgs.experiments.study import Run, Study, slug
 from mgs.experiments.translation import translation, translation_grid
@@ -80,8 +81,9 @@ def reproduce(argv: Sequence[str]) -> None:
         return
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
-    for study, out in made:
-        carry_out(study, out, argv, options.jobs, deadline)
+    failed = [run for study, out in made for run in carry_out(study, out, argv, options.jobs, deadline)]
+    if failed:
+        sys.exit(1)
 
 
 def studied(name: str, one_of_all: bool, options: ReproduceOptions, data: DataOptions) -> tuple[Study, Path]:
@@ -97,18 +99,25 @@ def studied(name: str, one_of_all: bool, options: ReproduceOptions, data: DataOp
     return study, Path(options.output_dir, *([task] if one_of_all else []))
 
 
-def carry_out(study: Study, out: Path, argv: Sequence[str], jobs: int, deadline: float | None) -> None:
-    """What is left of a study, until the deadline, and its table so far."""
+def carry_out(study: Study, out: Path, argv: Sequence[str], jobs: int, deadline: float | None) -> list[Run]:
+    """What is left of a study, until the deadline, and its table so far. Returns what has failed."""
 
     def child(run: Run) -> list[str]:
         return ["reproduce", *argv, "--only", f"{study.name}/{run.name}"]
 
     minutes = None if deadline is None else max(1e-6, (deadline - time.monotonic()) / 60)
-    left = run_all(study, out, child, jobs, minutes)
+    failed, left = run_all(study, out, child, jobs, minutes)
     if any(is_done(study, run, out) for run in study.runs):
         show(study, out)
+    if failed:
+        print(f"{len(failed)} runs failed ({names(failed)}): why is said in {out}/RUN.{OUTPUT}")
     if left:
-        print(f"{len(left)} runs are left ({', '.join(run.name for run in left)}): the same command goes on with them")
+        print(f"{len(left)} runs are left ({names(left)}): the same command goes on with them")
+    return failed
+
+
+def names(runs: Sequence[Run]) -> str:
+    return ", ".join(run.name for run in runs)
 
 
 def chosen(study: Study, rows: Sequence[str]) -> Study:

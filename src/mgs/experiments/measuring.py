@@ -6,7 +6,7 @@ starts from no other, fine-tuning by MLE, is scored by what it ended with: the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,18 @@ NUM_OUTPUTS = 200  # of the last split, for the page
 Examples = Callable[[str, int | None], Completions]
 
 
+def is_measured(study: Study, split: str, record: Mapping[str, Any]) -> bool:
+    """Whether a record has a split's figures, from as many examples as the study wants: a table mixes no others in."""
+    key = study.key(split)
+    num = record.get("examples", {}).get(key, record["settings"].get("examples"))
+    return key in record.get("figures", {}) and num == study.examples
+
+
 def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples, record: dict[str, Any]) -> None:
-    """Adds the figures of each split that has none to the record, and puts the texts beside it; written split by split,
-    so that what is stopped goes on there."""
+    """Adds the figures of each split that lacks them to the record, and puts the texts beside it; written split by
+    split, so that what is stopped goes on there."""
     folder, before = out / run.name, study.before(run)
-    splits = [split for split in study.splits if study.key(split) not in record.get("figures", {})]
+    splits = [split for split in study.splits if not is_measured(study, split, record)]
     if isinstance(trainer.method, MGS) and not (folder / CANDIDATES).exists():
         write_json(folder / CANDIDATES, {"candidates": candidate_texts(trainer, record["updates"])})
     if run.method == "mle" and before is None and not study.data.translates:
@@ -42,6 +49,7 @@ def measure(study: Study, run: Run, out: Path, trainer: Any, examples: Examples,
         evaluation: Evaluation = trainer.last_evaluation
         record.setdefault("figures", {})[key] = evaluation.figures
         record.setdefault("signatures", {})[key] = evaluation.signature
+        record.setdefault("examples", {})[key] = study.examples
         if run.method == "mle" and before is None and trainer.scorer is not None:
             human = human_figures(trainer.processing_class, data, trainer.scorer)
             record.setdefault("human", {})[key] = human

@@ -1,7 +1,8 @@
 """Carries out a study: what is done is not done again, what was stopped goes on, several runs share a machine.
 
 Each run has a folder: `settings.json` from its start, checkpoints and logs while it lasts; `record.json` once it is
-trained, which then grows by the figures of each split.
+trained, which then grows by the figures of each split. Beside it are `NAME.output.txt`, what its processes said, and
+`NAME.lock`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from transformers import set_seed
 from mgs.data import Completions
 from mgs.errors import UserError
 from mgs.experiments.inputs import ModelOptions
-from mgs.experiments.measuring import Examples, measure
+from mgs.experiments.lock import locked
+from mgs.experiments.measuring import Examples, is_measured, measure
 from mgs.experiments.stopwatch import Stopwatch
-from mgs.experiments.study import Run, Study
+from mgs.experiments.study import Run, Study, differences
 from mgs.models import load_model
 from mgs.training import METHODS
 from mgs.training.outputs import RECORD, read_json, write_json
@@ -37,12 +39,13 @@ Say = Callable[[str], object]
 
 def is_done(study: Study, run: Run, out: Path) -> bool:
     """Trained as the study says, and evaluated on its splits."""
-    measured = _record(run, out).get("figures", {})
-    return is_trained(study, run, out) and all(study.key(split) in measured for split in study.splits)
+    record = _record(run, out)
+    return is_trained(study, run, out) and all(is_measured(study, split, record) for split in study.splits)
 
 
 def is_trained(study: Study, run: Run, out: Path) -> bool:
-    return _record(run, out).get("settings") == described(study, run)
+    settings = _record(run, out).get("settings")
+    return settings is not None and not list(differences(settings, described(study, run)))
 
 
 def _record(run: Run, out: Path) -> dict[str, Any]:
@@ -53,9 +56,8 @@ def described(study: Study, run: Run) -> dict[str, Any]:
     """What a cached run must agree with, as JSON would have it."""
     before = study.before(run)
     data = {name: value for name, value in asdict(study.data).items() if value not in (None, False)}
-    whole = run.settings() | {"data": data, "examples": study.examples}
-    if study.watched is not None:
-        whole["watched"] = study.watched
+    seen = {"examples": study.examples} if study.watched is None else {"watched": study.watched}
+    whole: dict[str, Any] = run.settings() | {"data": data} | seen
     if before is not None:
         whole["start"] = described(study, before)
     return json.loads(json.dumps(whole))
@@ -63,14 +65,26 @@ def described(study: Study, run: Run) -> dict[str, Any]:
 
 def execute(study: Study, run: Run, out: Path, progress: bool = True) -> None:
     """Train and evaluate one run, unless it is done; one that another study has trained is only evaluated."""
-    if is_done(study, run, out):
-        return
-    folder = out / run.name
-    trained = is_trained(study, run, out)
-    if folder.exists() and not trained and read_json(folder / SETTINGS) != described(study, run):
-        shutil.rmtree(folder)  # of other settings
+    with locked(out / run.name):
+        if not is_done(study, run, out):
+            _make_room(study, run, out)
+            _execute(study, run, out, progress)
+
+
+def _make_room(study: Study, run: Run, out: Path) -> None:
+    """What was begun with other settings goes; what was finished is the user's to delete."""
+    folder, now = out / run.name, described(study, run)
+    settings = _record(run, out).get("settings")
+    if settings is not None and (told := ", ".join(differences(settings, now))):
+        raise UserError(f"{folder} holds a finished run of other settings ({told}): give another --out, or delete it")
+    if folder.exists() and settings is None and list(differences(read_json(folder / SETTINGS), now)):
+        shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / SETTINGS, described(study, run))
+    write_json(folder / SETTINGS, now)
+
+
+def _execute(study: Study, run: Run, out: Path, progress: bool) -> None:
+    folder, trained = out / run.name, is_trained(study, run, out)
     began = time.monotonic()
     trainer, examples = _trainer(study, run, out, progress, trained)
     record = read_json(folder / RECORD)
@@ -127,9 +141,9 @@ def run_all(
     jobs: int = 1,
     minutes: float | None = None,
     say: Say = print,
-) -> list[Run]:
+) -> tuple[list[Run], list[Run]]:
     """Every run that is not done, `jobs` at a time, each the command `child` in a process of its own. At the end of
-    `minutes` those in hand are stopped, to go on another time. Returns what is left."""
+    `minutes` those in hand are stopped, to go on another time. Returns what has failed, and what is left."""
     deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
     waiting = [run for run in study.runs if not is_done(study, run, out)]
     say(f"{len(study.runs) - len(waiting)} of {len(study.runs)} runs are done already")
@@ -155,7 +169,7 @@ def run_all(
         for process in at_work.values():
             process.kill()
             process.wait()
-    return [*failed, *map(study.named, at_work), *waiting]
+    return failed, [*map(study.named, at_work), *waiting]
 
 
 def _ready(study: Study, run: Run, out: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,6 +99,16 @@ class Study:
 def seeded(runs: Sequence[Run], seeds: int) -> list[Run]:
     """Each run with every seed."""
     return [replace(run, seed=seed) for run in runs for seed in range(seeds)]
+
+
+def differences(was: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """What two descriptions of a run disagree on, in words."""
+    for name in sorted(was.keys() | now.keys()):
+        one, other = was.get(name), now.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from differences(one, other, f"{place}{name}.")
+        elif one != other and not (name == "examples" and "watched" in now):  # which then decide nothing but figures
+            yield f"{place}{name} was {one!r} and is {other!r}"
 
 
 def slug(text: str) -> str:
