@@ -159,6 +159,9 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(study, done, tmp_pat
     monkeypatch.setitem(running.METHODS, "mle", (running.METHODS["mle"][0], plain))
     running.execute(study, run, again, progress=False)
     assert json.loads((again / "mle-0" / "record.json").read_text())["figures"] == whole
+    last = json.loads((again / "mle-0" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert "eval_bleu" in last
+    assert last["eval_update_seconds"] > 0  # though what counts them comes last after a resume
 
 
 def test_runs_in_processes_of_their_own_wait_for_what_they_start_from(study, done, monkeypatch):

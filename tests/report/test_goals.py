@@ -44,6 +44,18 @@ def test_the_first_evaluation_that_meets_the_goal_counts_and_so_does_the_last(st
     assert lines[6] == ""
 
 
+def test_logs_that_say_nothing_of_time_leave_it_out(study, tmp_path):
+    log = [evaluation(0, 0.5, 20.0), evaluation(2, 0.0, 20.0)]
+    for name in ("mle-0", "good-0"):
+        finish(study, study.named(name), tmp_path, log, lm=1.0)
+    for entry in log:
+        del entry["eval_update_seconds"]
+    for name in ("good-1", "bad-0"):
+        finish(study, study.named(name), tmp_path, log, lm=1.0)
+    lines = goal_table(study, tmp_path).splitlines()
+    assert lines[4:6] == ["| good | 2 | 2 | 2 | 3 | 2 |", "| bad | 1 | 1 | 2 | – | 1 |"]
+
+
 def test_a_study_without_a_goal_has_no_second_table(tmp_path):
     study = Study("s", "S", DataOptions(data="d"), [Run("MLE", "mle", "m")], ("lm",))
     assert goal_table(study, tmp_path) == ""

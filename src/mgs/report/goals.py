@@ -21,6 +21,10 @@ def first_met(goal: Goal, found: Evaluations) -> Mapping[str, Any] | None:
     return next((entry for entry in found if goal.met(entry, found[0])), None)
 
 
+def median(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):g}" if values else "–"
+
+
 def goal_table(study: Study, out: Path) -> str:
     """For each row, how many runs reached the goal at any evaluation, when, and how many end there."""
     if study.goal is None:
@@ -33,7 +37,7 @@ def goal_table(study: Study, out: Path) -> str:
             continue
         met = [entry for found in logs if (entry := first_met(study.goal, found)) is not None]
         end = sum(study.goal.met(found[-1], found[0]) for found in logs)
-        updates, seconds = (f"{statistics.median(e[n] for e in met):g}" if met else "–" for n in ("step", SECONDS))
+        updates, seconds = median([entry["step"] for entry in met]), median([e[SECONDS] for e in met if SECONDS in e])
         lines.append(f"| {row} | {len(logs)} | {len(met)} | {updates} | {seconds} | {end} |")
     about = "Runs that reach all of it at an evaluation, medians of when the first such evaluation was, and runs that "
     return "\n".join([f"Goal: {study.goal}.", "", *lines, "", about + "are there at their last."])

@@ -50,12 +50,6 @@ class UpdateLog(TrainerCallback):
             ]
         replace_text(self.file, "".join(kept))
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any = None, **kw: Any
-    ) -> None:
-        if state.is_world_process_zero and self.file.exists():
-            self.write({"step": state.global_step, **(metrics or {})})
-
     def write(self, entry: dict[str, Any]) -> None:
         with self.file.open("a") as file:
             file.write(json.dumps(entry) + "\n")

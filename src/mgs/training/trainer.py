@@ -179,6 +179,8 @@ class SequenceTrainer(SavingTrainer):
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in figures.items()}
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        if self.ranks.first and self.updates.file.exists():  # after all callbacks, some of which add figures
+            self.updates.write({"step": self.state.global_step, **metrics})
         return metrics
 
     def figures(self, data: Completions) -> dict[str, float]:
