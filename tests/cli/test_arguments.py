@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from mgs.cli.arguments import Parser
 from mgs.errors import UserError
@@ -134,15 +135,22 @@ def mgs_config(*argv):
     return Parser((MGSConfig,), "mgs train mgs", "").parse(["--out", "x", *argv])[0]
 
 
-def test_files_and_flags_win_over_a_recipe_wherever_it_is_named(config):
+def test_flags_win_over_a_recipe_and_so_does_a_file_that_names_it(config):
     file = config("noise: 1.0\nnum_candidates: 9\n")
-    named = config("recipe: dependable\nnoise: 1.0\nnum_candidates: 9\n")
+    made = mgs_config("--config", config("recipe: dependable\nnoise: 1.0\nnum_candidates: 9\n"))
+    assert (made.recipe, made.noise, made.num_candidates, made.stay) == ("dependable", 1.0, 9, True)
     for argv in (["--recipe", "dependable", "--config", file], ["--config", file, "--recipe=dependable"]):
         made = mgs_config(*argv, "--lengths", "0.5", "0.7", "--num_candidates", "5")
-        assert (made.recipe, made.noise, made.num_candidates, made.lengths) == ("dependable", 1.0, 5, [0.5, 0.7])
+        assert (made.recipe, made.noise, made.num_candidates, made.lengths) == ("dependable", 0.0, 5, [0.5, 0.7])
         assert (made.length_unit, made.stay, made.learning_rate) == ("budget", True, 1.0)
-    made = mgs_config("--config", named)
-    assert (made.recipe, made.noise, made.num_candidates, made.stay) == ("dependable", 1.0, 9, True)
+
+
+@pytest.mark.parametrize("recipe", ["paper", "dependable", "risk"])
+@pytest.mark.parametrize("earlier", ["paper", "dependable", "risk"])
+def test_a_recipe_in_a_flag_wins_over_all_that_a_run_had_from_its_own(config, earlier, recipe):
+    run = mgs_config("--recipe", earlier, "--rank", "2").resolved()
+    again = mgs_config("--config", config(yaml.safe_dump(run)), "--recipe", recipe)
+    assert again.resolved() == mgs_config("--recipe", recipe, "--rank", "2").resolved()
 
 
 def test_without_a_recipe_nothing_changes():

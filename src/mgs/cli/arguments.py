@@ -23,7 +23,7 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from mgs.errors import UserError, first_line, unknown
 from mgs.training.config import RARE, own_options
-from mgs.training.recipes import recipe_options
+from mgs.training.recipes import RECIPES, recipe_options
 
 ALIASES = {"--out": "--output_dir"}
 FLAGS_ONLY = ("trust_remote_code",)  # never from a file, which may be someone else's
@@ -42,15 +42,16 @@ class Parser(HfArgumentParser):
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
     def parse(self, argv: Sequence[str], defaults: Sequence[str] = ()) -> tuple[Any, ...]:
-        """One instance of each type. Later arguments win: `defaults`, a recipe, the YAML file, flags."""
+        """One instance of each type. Later arguments win: `defaults`, a recipe that the YAML file names, the file, a
+        recipe that a flag names, flags."""
         flags = [_canonical(argument) for argument in argv]
         if "--help" in flags or "-h" in flags:
             self.show(everything=False)
         if "--help-all" in flags or "--help_all" in flags:
             self.show(everything=True)
         flags, file = _take(flags, "--config")
-        given = [*(self.from_mapping(read_yaml(file)) if file is not None else ()), *flags]
-        arguments = [*defaults, *self._from_recipe(given), *given]
+        named = self.from_mapping(self._file_options(file, flags)) if file is not None else []
+        arguments = [*defaults, *self._from_recipe([*named, *flags]), *named, *flags]
         for argument in arguments:
             _check_text(argument)
         namespace, left = self.parse_known_args(arguments)
@@ -79,14 +80,26 @@ class Parser(HfArgumentParser):
         except (ValueError, TypeError, ImportError, RuntimeError) as error:
             raise UserError(f"these options cannot be used: {first_line(error)}") from None
 
+    def _file_options(self, file: str, flags: Sequence[str]) -> dict[Any, Any]:
+        """What a file says. Beside a recipe that a flag names, that is without what this recipe sets and without what
+        the file has from its own: a run's `mgs.yaml` says all of it, and nobody chose it apart."""
+        options, recipe = read_yaml(file), self._recipe(flags)
+        if not recipe:
+            return options
+        chosen, earlier = recipe_options(recipe), RECIPES.get(str(options.get("recipe")), {})
+        return {n: value for n, value in options.items() if n not in chosen and (n, value) not in earlier.items()}
+
     def _from_recipe(self, given: Sequence[str]) -> list[str]:
         """The options of the recipe that is named, where there is such an option."""
+        recipe = self._recipe(given)
+        return self.from_mapping(recipe_options(recipe)) if recipe else []
+
+    def _recipe(self, given: Sequence[str]) -> str | None:
         if "recipe" not in self.option_names():
-            return []
+            return None
         named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         named.add_argument("--recipe", nargs="?")  # without a name it is refused later, with all others
-        recipe = named.parse_known_args(list(given))[0].recipe
-        return self.from_mapping(recipe_options(recipe)) if recipe else []
+        return named.parse_known_args(list(given))[0].recipe
 
     def from_mapping(self, options: Mapping[Any, Any]) -> list[str]:
         """As flags, so that values are read the same way from a file and from the command line."""
