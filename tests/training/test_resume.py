@@ -118,9 +118,8 @@ class KillInEvaluation(TrainerCallback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("options", [{"eval_strategy": "epoch"}, {"eval_steps": 3, "eval_on_start": True}])
-def test_killed_in_the_last_evaluation_it_is_made_again(make_trainer, assert_same_weights, tmp_path, letters, options):
-    options |= {"held_out": letters[50:], "max_steps": 3, "save_steps": 2}
+def test_killed_in_the_last_evaluation_it_is_made_again(make_trainer, assert_same_weights, tmp_path, letters):
+    options = {"eval_steps": 3, "eval_on_start": True, "held_out": letters[50:], "max_steps": 3, "save_steps": 2}
     straight = make_trainer("mle", tmp_path / "straight", **options)
     straight.train()
     killed = make_trainer("mle", tmp_path / "killed", callbacks=[KillInEvaluation()], **options)

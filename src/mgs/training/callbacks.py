@@ -56,21 +56,7 @@ class UpdateLog(TrainerCallback):
 
 
 class SaveWhenEvaluated(TrainerCallback):
-    """Every evaluation writes a checkpoint, so that the best one is always there to go back to. Where the evaluation
-    comes after the last update, so does its checkpoint: a run resumed from an earlier one would do without it."""
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any
-    ) -> TrainerControl:
-        if args.eval_strategy == "epoch" and state.global_step >= state.max_steps:
-            control.should_save = False
-        return control
-
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any
-    ) -> TrainerControl:
-        control.should_save |= control.should_evaluate
-        return control
+    """Every evaluation writes a checkpoint, so that the best one is always there to go back to."""
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kw: Any

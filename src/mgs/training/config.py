@@ -99,7 +99,7 @@ class SequenceConfig(TrainingArguments):
     weight_decay: float = option(0.01, "Weight decay.")
     lr_scheduler_type: str = option("constant", "Schedule of the learning rate.")
     logging_steps: float = option(1, "Updates between log entries; should divide save_steps.")
-    eval_strategy: str = option("steps", "When to evaluate by decoding: no, steps or epoch.")
+    eval_strategy: str = option("steps", "When to evaluate by decoding: no or steps.")
     eval_steps: float | None = option(100, "Updates between evaluations.")
     save_steps: float = option(100, "Updates between checkpoints; each evaluation writes one as well.")
     save_total_limit: int | None = option(2, "Checkpoints kept beside the best.")
@@ -132,6 +132,9 @@ class SequenceConfig(TrainingArguments):
             )
         if self.fp16:
             raise UserError("fp16 is not supported (its gradient scaler and parameter search do not mix): use bf16")
+        for what in ("eval", "save", "logging"):
+            if getattr(self, f"{what}_strategy") == "epoch":  # to the library, all passes through the data are one
+                raise UserError(f"{what}_strategy cannot be epoch: use steps, and {what}_steps between them")
         if self.gradient_accumulation_steps < 1:
             raise UserError(f"gradient_accumulation_steps must be at least 1, got {self.gradient_accumulation_steps}")
         if self.context < 1:
