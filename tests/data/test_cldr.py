@@ -67,6 +67,12 @@ def test_a_missing_language_gets_a_sentence():
         read_pairs("cldr", languages="de-xx")
 
 
+@pytest.mark.parametrize(("languages", "missing"), [("yi-en", "units"), ("en-vo", "scripts, currencies")])
+def test_so_does_one_of_which_cldr_knows_little(languages, missing):
+    with pytest.raises(UserError, match=f"no names of {missing}.* for {languages}: give other languages"):
+        read_pairs("cldr", languages=languages)
+
+
 def test_a_missing_package_gets_a_sentence(monkeypatch):
     load = builtins.__import__
 

@@ -72,7 +72,7 @@ def test_loading_names_the_source_and_its_split_and_takes_the_first_examples(tmp
     (tmp_path / "letters.train.txt").write_text("a b c\n\n= d =\nd e f\nx\ng h i\n")
     one_file = load_completions(str(tmp_path / "letters.train.txt"), word_tokenizer, context=2, drop_headings=True)
     assert [e.prefix for e in one_file] == [(1, 2), (4, 5), (7, 8)]
-    assert (one_file.signature, one_file.num_discarded) == ("letters.train.txt#3", 1)
+    assert (one_file.signature, one_file.num_discarded) == ("letters.train.txt-headings#3", 1)
     folder = load_completions(f"{tmp_path}/", word_tokenizer, "train", context=2, max_examples=2)
     assert folder.signature == f"{tmp_path.name}@train#2"
 

@@ -36,7 +36,8 @@ Phrase = Callable[[Any], str]  # what one locale makes of a thing
 def cldr_pairs(
     languages: tuple[str, str] = LANGUAGES, num: int = NUM_PAIRS, seed: int = 0
 ) -> tuple[tuple[str, str], ...]:
-    """`num` sentences, no two alike, with their translations. Any two languages of CLDR will do.
+    """`num` sentences, no two alike, with their translations, between any two languages in which CLDR has names for
+    things of every kind.
 
     >>> cldr_pairs(num=3) == cldr_pairs(num=5)[:3]
     True
@@ -88,6 +89,12 @@ class Names:
         self.units = [u for u in units if all(u not in format_unit(2, u, locale=locale) for locale in locales)]
         known = set(self.languages)
         self.varieties = sorted(v for v in locale_identifiers() if v.count("_") in (1, 2) and v.split("_")[0] in known)
+        missing = [kind for kind, codes in vars(self).items() if not codes]
+        if missing:
+            pair = "-".join(map(str, locales))
+            raise UserError(
+                f"CLDR has no names of {', '.join(missing)} for {pair}: give other languages, as in 'de-en'"
+            )
 
 
 # -- kinds of things -------------------------------------------------------------------------------------------------

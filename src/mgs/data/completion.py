@@ -55,6 +55,7 @@ def load_completions(
     rows = load_rows(source, split)
     if rows is not None:
         return _fitting(as_completions(rows, tokenizer, context), name, max_length, min_length)[:max_examples]
+    name += "-headings" if drop_headings else ""
     lines = load_lines(source, split, drop_headings)
     completions = completions_from_lines(lines, tokenizer, context, name, max_length, min_length=min_length)
     return completions[:max_examples]
