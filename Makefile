@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo lint test check bench clean
 
 setup: $(READY)
 
@@ -18,11 +18,12 @@ demo: $(READY)  ## MLE, MGS, MRT and PG on the embedded corpus, in minutes
 test: $(READY)
 	$(BIN)/python -m pytest
 
-check: $(READY)  ## lint, format and types, then the tests
+lint: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(MAKE) test
+
+check: lint test  ## all that must hold before a commit
 
 bench: $(READY)  ## ratios, measured side by side in one run
 	$(BIN)/mgs bench

@@ -66,7 +66,9 @@ class PairOptions:
     source_column: int = option(0, "Column of a tab-separated file to translate from, 0 or 1.")
     lowercase: bool = option(False, "Lowercase both sides.")
     unescape: bool = option(False, "Turn &apos; and the like into the characters they stand for.")
-    max_length: int | None = option(None, "Leave out pairs with a side of more tokens (default: the model's window).")
+    max_length: int | None = option(
+        None, "Leave out pairs with a side of more tokens (default: the model's window, where completion cuts lines)."
+    )
     max_ratio: float | None = option(None, "Leave out pairs with one side over this many times the other.")
 
 

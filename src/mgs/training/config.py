@@ -78,7 +78,9 @@ class SequenceConfig(TrainingArguments):
     eval_max_new_tokens: int | None = option(
         None, f"Decoding cap in evaluation (default: {EVALUATION_LENGTH}; for translation twice the source)."
     )
-    patience: int = option(10, "Stop after this many evaluations without a better task cost; 0 never stops early.")
+    patience: int = option(
+        10, "With keep_best: stop after this many evaluations without a better best_by; 0 never stops early."
+    )
     keep_best: bool = option(True, "End with the weights of the best evaluation instead of the last.")
     best_by: str | None = option(
         None, "Figure that tells the best evaluation (default: bleu for translation; else perplexity for mle, or cost)."

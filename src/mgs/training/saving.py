@@ -56,7 +56,8 @@ class SavingTrainer(TogetherTrainer):
         return Path(str(self.args.output_dir))
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:  # type: ignore[override]
-        """As the library's. `True` goes on from the newest whole checkpoint, or starts if there is none.
+        """As the library's. `True` goes on from the newest whole checkpoint, or starts if there is none. Without it
+        checkpoints that are in the folder are deleted, so that those of two runs are never side by side.
 
         An update that cannot be made, because a cost fails, stops the run after a checkpoint of the update before it:
         with the cost mended, resume goes on as if it had never failed.
@@ -82,7 +83,14 @@ class SavingTrainer(TogetherTrainer):
         """The checkpoint to go on from. Later ones, damaged or of an earlier run, are in the way of those to come."""
         tidy(self.folder)
         start = checkpoint_to_resume(self.folder) if resume is True else Path(resume) if resume else None
-        for path in checkpoints(self.folder):
+        found = checkpoints(self.folder)
+        if found and start is None:
+            warnings.warn(
+                f"starting anew deletes {len(found)} checkpoints in {self.folder}, up to {found[-1].name}: to go on "
+                "from there, call train(resume_from_checkpoint=True)",
+                stacklevel=2,
+            )
+        for path in found:
             if start is None or step_of(path) > step_of(start):
                 discard(path)
         return str(start) if start else None
