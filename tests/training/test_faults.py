@@ -74,7 +74,7 @@ def test_the_search_does_not_decode_around_a_gradient_that_is_not_finite(make_tr
     trainer = make_trainer("mgs", tmp_path, nonfinite="skip", eval_strategy="no", max_steps=2)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     gradient = {name: torch.full_like(p, math.nan) for name, p in trainer.model.named_parameters()}
-    monkeypatch.setattr("mgs.methods.mgs.mle_gradient", lambda *args, **options: (gradient, 1.0))
+    monkeypatch.setattr("mgs.methods.centres.mle_gradient", lambda *args, **options: (gradient, 1.0))
     monkeypatch.setattr(trainer.method.candidates, "means", None)
     with pytest.warns(UserWarning, match="2 updates were skipped"):
         trainer.train()
