@@ -40,6 +40,7 @@ RARE = (
         "length_unit",
         "probe_transfer",
         "guide_prefixes",
+        "walk_steps",
         "walk_rate",
         "walk_weight",
         "walk_rows",
