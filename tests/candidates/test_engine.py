@@ -335,13 +335,17 @@ def test_candidates_of_low_rank_take_less_memory(
     tries, make_model, make_proposal, make_task, batch_of, prefixes, monkeypatch
 ):
     model, together = make_model("gpt2"), []
-    monkeypatch.setattr(engine, "free_memory", lambda device: 200_000)
+    monkeypatch.setattr(engine, "free_memory", lambda device: 400_000)
     for form in ({}, {"rank": 4}, {"rank": 1}):
         tries.clear()
         candidates = Candidates(make_task(max_new_tokens=1))
-        candidates.decode(model, make_proposal(model, num=20, **form), range(20), batch_of(prefixes[:1]))
+        candidates.decode(model, make_proposal(model, num=40, **form), range(40), batch_of(prefixes[:1]))
         together.append(tries[0][0])
-    assert together[0] < together[1] < together[2] <= 20
+    assert together[0] < together[1] < together[2] <= 40
+    monkeypatch.setattr(engine, "BLOCK", 2 * engine.BLOCK)  # drawn whole, beside what is kept of it
+    tries.clear()
+    candidates.decode(model, make_proposal(model, num=40, rank=1), range(40), batch_of(prefixes[:1]))
+    assert 1 < tries[0][0] < together[2]
 
 
 def test_free_memory_is_that_of_this_machine():

@@ -91,6 +91,15 @@ def test_a_candidate_s_draw_does_not_depend_on_who_else_is_asked_for(ks):
         assert torch.equal(a[i].T @ b[i], source.layout.view(source.flat(k), "matrix"))
 
 
+def test_each_block_is_drawn_once_in_whatever_order_candidates_come(monkeypatch):
+    source, num = low_rank(), 4 * BLOCK
+    by_centre = sorted(range(num), key=lambda k: k % 5)
+    drawn = drawn_by(monkeypatch)
+    found = source.draw(by_centre, ONES).numbers
+    assert sorted(drawn) == [(0, 0, "block", block) for block in range(4)]
+    assert torch.equal(found, source.draw(range(num), ONES).numbers[by_centre])
+
+
 @pytest.mark.parametrize("num", [2, BLOCK, 3 * BLOCK])
 @ranks
 def test_a_candidate_does_not_depend_on_their_number(num, rank):

@@ -27,6 +27,7 @@ from mgs.decoding.memory import bytes_per_row, free_memory
 from mgs.metrics import texts
 from mgs.models import searched_parameters
 from mgs.search import Proposal
+from mgs.search.noise import BLOCK
 from mgs.types import Batch
 
 T = TypeVar("T")
@@ -169,10 +170,13 @@ class Candidates:
     def _plan(self, model: nn.Module, proposal: Proposal, batch: Batch, wanted: int) -> tuple[int, int]:
         """How many candidates go together, and how many prefixes of each at a time."""
         device, beams = proposal.gradients[0].device, self.task.decoder.beams
-        own = 4 * (_thin(proposal) if is_factored(proposal, len(batch)) else proposal.layout.size)
+        factored = is_factored(proposal, len(batch))
+        own = 4 * (_thin(proposal) if factored else proposal.layout.size)
+        block = BLOCK * own if factored and proposal.form.rank else 0  # is drawn whole, however few are asked for
         room = max(self.task.caps(model, batch)) + max(map(len, batch.prefixes))
         each = own / len(batch) + beams * bytes_per_row(model, room)
-        most = min(ROWS_AT_ONCE.get(device.type, 1024) // beams, int(MEMORY_SHARE * free_memory(device) / each))
+        fit = int((MEMORY_SHARE * free_memory(device) - block) / each)
+        most = min(ROWS_AT_ONCE.get(device.type, 1024) // beams, fit)
         most = max(1, min(most, self.most_rows or most))
         num = max(1, min(wanted, self.group or wanted, most // len(batch)))
         return num, max(1, min(len(batch), most // num))

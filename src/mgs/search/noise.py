@@ -17,7 +17,8 @@ from torch import Tensor
 
 from mgs.search.directions import Layout, normal, sum_of_products
 
-BLOCK = 64  # low-rank candidates drawn at once: a draw depends on the block and the place in it, not on who asks
+BLOCK = 8  # low-rank candidates drawn at once: a draw depends on the block and the place in it, not on who asks
+TOGETHER = 64  # low-rank candidates, a multiple of a block, in one product: each costs a GPU mostly its start
 
 ALIGNED = 8  # numbers: where parts begin, so that a GPU can read 16 bytes at once
 
@@ -78,14 +79,16 @@ class LowRankNoise(Noise):
         self.size = end
 
     def draw(self, ks: Sequence[int], scale: dict[str, float]) -> Thin:
-        """Draws of several candidates, from the blocks that hold them."""
-        stacks = []
-        for some in _by_block(ks):
-            drawn = normal((BLOCK, self.size), self.device, *self.where, "block", some[0] // BLOCK)
-            places = [k % BLOCK for k in some]
-            whole = places == list(range(len(places)))
-            stacks.append(drawn[: len(places)] if whole else drawn[torch.tensor(places, device=self.device)])
-        numbers = torch.cat(stacks) if len(stacks) > 1 else stacks[0]
+        """Draws of several candidates, in any order; each block that holds some is drawn once."""
+        rows: dict[int, list[int]] = {}
+        for row, k in enumerate(ks):
+            rows.setdefault(k // BLOCK, []).append(row)
+        numbers = torch.empty(len(ks), self.size, device=self.device)
+        for block, its_rows in rows.items():
+            drawn = normal((BLOCK, self.size), self.device, *self.where, "block", block)
+            places = [ks[row] % BLOCK for row in its_rows]
+            asked_for = drawn if places == list(range(BLOCK)) else drawn[places]
+            numbers.index_copy_(0, torch.tensor(its_rows, device=self.device), asked_for)
         return Thin(self, numbers.mul_(self._columns(scale)))
 
     def _columns(self, scale: dict[str, float]) -> Tensor:
@@ -109,7 +112,7 @@ class LowRankNoise(Noise):
     def products(
         self, ks: Sequence[int], gradients: Sequence[Tensor], scale: dict[str, float]
     ) -> tuple[Tensor, Tensor]:
-        parts = [self._products(self.draw(some, scale), gradients) for some in _by_block(ks)]
+        parts = [self._products(self.draw(some, scale), gradients) for some in _together(ks)]
         with_gradients, squares = zip(*parts, strict=True)
         return torch.cat(with_gradients).cpu(), torch.cat(squares).cpu()
 
@@ -132,7 +135,7 @@ class LowRankNoise(Noise):
 
     def weighted_sum(self, weights: Sequence[float], scale: dict[str, float]) -> Tensor:
         total = torch.zeros(self.layout.size, device=self.device)
-        for some in _by_block([k for k, weight in enumerate(weights) if weight]):
+        for some in _together([k for k, weight in enumerate(weights) if weight]):
             w = torch.tensor([weights[k] for k in some], device=self.device)
             thin = self.draw(some, scale)
             for name in self.layout.shapes:
@@ -169,6 +172,6 @@ class Thin:
         return self.noise.sections[name]
 
 
-def _by_block(ks: Sequence[int]) -> list[list[int]]:
-    """The candidates in their order, cut where the next is of another block, so that each block is drawn once."""
-    return [list(some) for _, some in groupby(ks, key=lambda k: k // BLOCK)]
+def _together(ks: Sequence[int]) -> list[list[int]]:
+    """Candidates in ascending order, cut so that no block is parted."""
+    return [list(some) for _, some in groupby(ks, key=lambda k: k // TOGETHER)]
