@@ -132,6 +132,20 @@ def test_the_chosen_temperature_takes_the_density_into_account():
     assert effective_sample_size(importance_weights(0.0, costs, None, alpha)) != pytest.approx(2.0, rel=1e-3)
 
 
+def test_of_several_temperatures_with_the_asked_sample_size_the_one_where_costs_decide_is_chosen():
+    costs, log_density = [3.0, 2.0, 1.0, 0.0], [0.0, 5.0, 10.0, 15.0]  # by density alone the worst takes all
+    for asked in (1.5, 2.0, 3.9):
+        weights = importance_weights(0.0, costs, log_density, temperature_for(costs, log_density, asked))
+        assert effective_sample_size(weights) == pytest.approx(asked, rel=1e-6)
+        assert weights.tolist() == sorted(weights.tolist())  # the better, the more
+
+
+def test_where_densities_leave_no_temperature_with_the_asked_sample_size_it_is_the_one_with_most():
+    costs, log_density = [2.0, 1.0, 0.0], [-400.0, 0.0, 100.0]  # only the worst and the best ever come near each other
+    weights = importance_weights(0.0, costs, log_density, temperature_for(costs, log_density, 2.5))
+    assert effective_sample_size(weights) == pytest.approx(2.0, rel=1e-6)
+
+
 def test_equal_costs_leave_any_temperature_and_uniform_weights():
     alpha = temperature_for([5.0, 5.0, 5.0], None, 2.0)
     assert math.isfinite(alpha)

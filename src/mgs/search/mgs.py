@@ -31,9 +31,10 @@ from mgs.types import Direction
 
 @dataclass(frozen=True)
 class Temperature:
-    """α: a number, or chosen at every step so that the effective sample size is `share` of the candidates.
+    """α: a number, or chosen at every step, the largest at which the effective sample size is `share` of the candidates
+    that may have weight.
 
-    Where staying (Δ = 0) is candidate 0, only those that are better have weight: if none is, the search stays.
+    Where staying (Δ = 0) is candidate 0, those are the ones that are better than it: if none is, the search stays.
     """
 
     value: float | None = 1.0

@@ -16,6 +16,8 @@ from torch import Tensor
 from mgs.errors import UserError
 from mgs.types import Direction
 
+STEPS, ZOOMS = 256, 6  # temperatures looked at, each time within the two steps around the one found: to 12 digits
+
 
 def importance_weights(
     base_cost: float,
@@ -30,16 +32,8 @@ def importance_weights(
     >>> importance_weights(1e6, [1e6, 1e6 + math.log(3)], [0.0, 0.0], 1.0)
     tensor([0.7500, 0.2500], dtype=torch.float64)
     """
-    costs_K = torch.as_tensor(costs, dtype=torch.float64)
-    log_density_K = (
-        torch.zeros_like(costs_K) if log_density is None else torch.as_tensor(log_density, dtype=torch.float64)
-    )
-    if costs_K.ndim != 1 or not len(costs_K) or costs_K.shape != log_density_K.shape:
-        raise UserError(
-            "weights need K ≥ 1 costs and as many densities, "
-            f"got {tuple(costs_K.shape)} and {tuple(log_density_K.shape)}"
-        )
-    if not (costs_K.isfinite().all() and log_density_K.isfinite().all() and math.isfinite(base_cost)):
+    costs_K, log_density_K = _checked(costs, log_density)
+    if not math.isfinite(base_cost):
         raise UserError("weights need finite costs and densities; replace or drop candidates that have none")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UserError(f"the temperature must be a number ≥ 0, got {temperature}")
@@ -55,26 +49,43 @@ def effective_sample_size(weights: Tensor) -> float:
 def temperature_for(
     costs: Sequence[float] | Tensor, log_density: Sequence[float] | Tensor | None, effective: float
 ) -> float:
-    """The α at which the effective sample size is `effective`, by bisection on a logarithmic scale.
+    """The largest α at which the effective sample size is `effective`, densities included.
 
-    Where no temperature gives it (all costs equal: every α gives K), the nearest bound is returned. At the upper one
-    the best candidate takes all, however close the second and however far the worst; so it is where 1 is asked for.
+    There may be lower ones, where densities differ by more than costs: with those, costs would hardly count. If none
+    gives as much as that, it is the α that gives most. Where 1 is asked for, α is so large that the best candidate
+    takes all, however close the second and however far the worst; where all of K, so small that costs do not count.
     """
-    costs_K = torch.as_tensor(costs, dtype=torch.float64)
-    importance_weights(0.0, costs_K, log_density)  # refuses what has no weights
-    above = costs_K - costs_K.min()
-    if not above.any():
+    costs_K, log_density_K = _checked(costs, log_density)
+    above_K = costs_K - costs_K.min()
+    if not above_K.any():
         return 1.0
-    low, high = math.log(1e-6 / float(above.max())), math.log(1e6 / float(above[above > 0].min()))
-    if effective <= 1:
-        return math.exp(high)
-    for _ in range(60):
-        middle = (low + high) / 2
-        if effective_sample_size(importance_weights(0.0, costs_K, log_density, math.exp(middle))) > effective:
-            low = middle
-        else:
-            high = middle
-    return math.exp((low + high) / 2)
+    high, low = math.log(1e6 / float(above_K[above_K > 0].min())), math.log(1e-6 / float(above_K.max()))
+    if effective <= 1 or effective >= len(costs_K):
+        return math.exp(high if effective <= 1 else low)
+    for _ in range(ZOOMS):
+        logs_N = torch.linspace(high, low, STEPS, dtype=torch.float64)
+        weights_NK = torch.softmax(-logs_N.exp()[:, None] * above_K - log_density_K, dim=1)
+        sizes_N = 1 / weights_NK.square().sum(dim=1)
+        enough_N = sizes_N >= effective
+        found = int((enough_N if enough_N.any() else sizes_N).double().argmax())  # the first, from above
+        high, low = float(logs_N[max(0, found - 1)]), float(logs_N[min(STEPS - 1, found + 1)])
+    return math.exp(float(logs_N[found]))
+
+
+def _checked(costs: Sequence[float] | Tensor, log_density: Sequence[float] | Tensor | None) -> tuple[Tensor, Tensor]:
+    """Both in float64; no density is the same for all."""
+    costs_K = torch.as_tensor(costs, dtype=torch.float64)
+    log_density_K = (
+        torch.zeros_like(costs_K) if log_density is None else torch.as_tensor(log_density, dtype=torch.float64)
+    )
+    if costs_K.ndim != 1 or not len(costs_K) or costs_K.shape != log_density_K.shape:
+        raise UserError(
+            "weights need K ≥ 1 costs and as many densities, "
+            f"got {tuple(costs_K.shape)} and {tuple(log_density_K.shape)}"
+        )
+    if not (costs_K.isfinite().all() and log_density_K.isfinite().all()):
+        raise UserError("weights need finite costs and densities; replace or drop candidates that have none")
+    return costs_K, log_density_K
 
 
 def variance(weights: Tensor, directions: Iterable[Direction]) -> Direction:

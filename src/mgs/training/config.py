@@ -187,7 +187,11 @@ class MGSConfig(SequenceConfig):
     temperature: str = option(
         "1.0", "Temperature of the weights: a number, or auto (see effective_share; best with stay)."
     )
-    effective_share: float = option(0.5, "With temperature auto: effective sample size as a share of the candidates.")
+    effective_share: float = option(
+        0.5,
+        "With temperature auto: effective sample size as a share of the candidates that may have weight: with stay, of "
+        "those better than it.",
+    )
     components: str = option("mixture", "Centres of the proposal: mixture, zero or mle.")
     mix: float = option(0.5, "Share of candidates around zero, the rest around MLE gradients.")
     guides: list[str] = option(
