@@ -11,6 +11,7 @@ from torch import nn
 from mgs.candidates import Candidates, engine
 from mgs.decoding import Decoder
 from mgs.errors import CostError
+from mgs.models import searched_parameters
 from mgs.search import Temperature, mgs_update
 
 SAMPLE, BEAM = Decoder(sample=True), Decoder(beams=2)
@@ -220,7 +221,8 @@ def test_a_cost_that_raises_leaves_the_model_as_it_was(untouched, make_proposal,
         raise ZeroDivisionError("no")
 
     candidates = Candidates(make_task(cost=broken))
-    candidates._why_not[untouched] = None if "T5" not in type(untouched).__name__ else "it is a T5"
+    why_not = None if "T5" not in type(untouched).__name__ else "it is a T5"
+    candidates._why_not[untouched] = {frozenset(searched_parameters(untouched)): why_not}
     with pytest.raises(CostError, match="broken"):
         costs_of(candidates, untouched, make_proposal(untouched), batch_of(prefixes))
 

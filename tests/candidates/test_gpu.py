@@ -233,7 +233,7 @@ def test_and_those_of_models_that_use_parameters_apart_from_rows(plain_kernels, 
     for _ in range(2):
         found = engine.decode(model, proposal_of(model, **form), [*range(5), None], batch, (7,))
         assert found == one_by_one(model, proposal_of(model, **form), decoder)
-    assert list(engine._why_not.values()) == [None]
+    assert engine._batches(model)
 
 
 @MODELS
@@ -280,6 +280,14 @@ def test_siblings_are_layers_that_read_the_same_rows():
     families = [[name.split(".")[-2] for name in family] for family in siblings(made(llama))]
     assert families == [["q_proj", "k_proj", "v_proj"], ["gate_proj", "up_proj"]] * 2
     assert siblings(made(gpt2)) == []
+
+
+def test_siblings_are_found_again_where_layers_have_been_wrapped():
+    model = made(llama)
+    attention = model.model.layers[0].self_attn
+    before = siblings(model)[0]
+    attention.q_proj = torch.nn.Sequential(attention.q_proj)
+    assert siblings(model)[0] == [before[0].replace("q_proj", "q_proj.0"), *before[1:]]
 
 
 def test_siblings_are_one_product_and_give_what_each_would(plain_kernels):

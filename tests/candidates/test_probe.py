@@ -1,6 +1,7 @@
 """Models whose candidates cannot be one batch are found, decoded one at a time, and still exact."""
 
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -201,6 +202,21 @@ def test_other_models_decode_one_candidate_at_a_time_with_one_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is said again
         assert candidates.decode(model, proposal, [2], batch_of(prefixes)) == {2: found[2]}
+
+
+def test_a_model_is_tried_again_where_other_parameters_are_searched(
+    make_odd, make_proposal, make_task, batch_of, prefixes, one_copy_each
+):
+    model = make_odd(Asserting)
+    odd, candidates = model.transformer.ln_f[1], Candidates(make_task(DECODERS[0]))
+    for frozen in (True, False):
+        odd.requires_grad_(not frozen)
+        proposal = make_proposal(model, num=2)
+        with nullcontext() if frozen else pytest.warns(UserWarning, match="AssertionError"):
+            found = candidates.decode(model, proposal, [0, 1], batch_of(prefixes))
+        assert candidates._batches(model) == frozen
+        expected = one_copy_each(model, proposal, prefixes, DECODERS[0], 10)
+        assert found == {k: expected[k] for k in (0, 1)}
 
 
 def test_rows_that_see_each_other_are_found(make_odd):

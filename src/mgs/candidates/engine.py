@@ -18,7 +18,7 @@ from mgs.candidates.gpu import OnGPU, Rows, Work, precise
 from mgs.candidates.groups import Groups
 from mgs.candidates.likelihood import TOGETHER, mean_nlls
 from mgs.candidates.perturbed import perturbed
-from mgs.candidates.probe import swappable
+from mgs.candidates.probe import Found, once, swappable
 from mgs.candidates.swap import swapped, watched
 from mgs.candidates.task import Task
 from mgs.decoding import row_keys
@@ -43,7 +43,7 @@ class Candidates:
     group: int | None = None
     most_rows: int | None = None
     gpu: OnGPU = field(default_factory=OnGPU, repr=False)
-    _why_not: WeakKeyDictionary[nn.Module, str | None] = field(default_factory=WeakKeyDictionary, repr=False)
+    _why_not: Found[str | None] = field(default_factory=WeakKeyDictionary, repr=False)
 
     def means(
         self,
@@ -157,15 +157,7 @@ class Candidates:
 
     def _batches(self, model: nn.Module) -> bool:
         """Whether this model's candidates can be one batch, found out once."""
-        if model not in self._why_not:
-            self._why_not[model] = why = swappable(model)
-            if why is not None:
-                warnings.warn(
-                    f"candidates of {type(model).__name__} are decoded one at a time, which is slower: a batch of them "
-                    f"did not give what single ones give ({why})",
-                    stacklevel=2,
-                )
-        return self._why_not[model] is None
+        return once(self._why_not, model, _tried) is None
 
     def _plan(self, model: nn.Module, proposal: Proposal, batch: Batch, wanted: int) -> tuple[int, int]:
         """How many candidates go together, and how many prefixes of each at a time."""
@@ -194,6 +186,18 @@ class Candidates:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _tried(model: nn.Module) -> str | None:
+    """`swappable`, and a warning where it is not."""
+    why = swappable(model)
+    if why is not None:
+        warnings.warn(
+            f"candidates of {type(model).__name__} are decoded one at a time, which is slower: a batch of them "
+            f"did not give what single ones give ({why})",
+            stacklevel=2,
+        )
+    return why
 
 
 def _thin(proposal: Proposal) -> int:

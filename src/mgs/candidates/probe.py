@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import Tensor, nn
 
@@ -13,10 +17,22 @@ from mgs.candidates.values import Stack
 from mgs.models import searched_parameters
 from mgs.search.directions import normal
 
+T = TypeVar("T")
+#: Of a model, what was found where these parameters were searched: layers may be frozen or added later.
+Found = WeakKeyDictionary[nn.Module, dict[frozenset[str], T]]
+
 ROWS, POSITIONS = 3, 5  # of each candidate; chosen so that nothing divides anything by accident
 CANDIDATES = 2
 SHARE = 0.1  # of a tensor's own size: much larger than a search's steps, so that a parameter left out shows
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+
+
+def once(found: Found[T], model: nn.Module, find: Callable[[nn.Module], T]) -> T:
+    """What `find` says of a model, asked again only when other parameters are searched."""
+    of_model, searched = found.setdefault(model, {}), frozenset(searched_parameters(model))
+    if searched not in of_model:
+        of_model[searched] = find(model)
+    return of_model[searched]
 
 
 @torch.no_grad()
@@ -40,7 +56,7 @@ def swappable(model: nn.Module) -> str | None:
         ins = {name: PerCandidate(parameters[name], Stack(stack), groups) for name, stack in stacks.items()}
         with swapped(model, ins), watched(model, groups):
             found = model(**inputs).logits.float()
-        APART[model] = frozenset(name for name, stand_in in ins.items() if stand_in.apart)
+        APART[model] = APART.get(model, frozenset()) | {name for name, stand_in in ins.items() if stand_in.apart}
         wanted = torch.cat(expected)
         gap = float((found - wanted).abs().max() / wanted.std())
     except Exception as error:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from mgs.candidates.groups import Groups
-from mgs.candidates.probe import example_inputs
+from mgs.candidates.probe import Found, example_inputs, once
 from mgs.candidates.values import Planes
 from mgs.search.directions import Layout
 
-_FOUND: WeakKeyDictionary[nn.Module, list[list[str]]] = WeakKeyDictionary()
+_FOUND: Found[list[list[str]]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -53,9 +53,7 @@ class Member(Planes):
 
 def siblings(model: nn.Module) -> list[list[str]]:
     """Names of weights whose layers were, in one pass of the model, given the very same input one after another."""
-    if model not in _FOUND:
-        _FOUND[model] = _find(model)
-    return _FOUND[model]
+    return once(_FOUND, model, _find)
 
 
 @torch.no_grad()
