@@ -55,8 +55,8 @@ def main() -> None:
             rows.setdefault(density, []).append(
                 (
                     spread(logs),
-                    effective_sample_size(importance_weights(0.0, [0.0] * K, logs)),
-                    effective_sample_size(importance_weights(0.0, costs, logs)),
+                    effective_sample_size(importance_weights([0.0] * K, logs)),
+                    effective_sample_size(importance_weights(costs, logs)),
                 )
             )
     for density, values in rows.items():
@@ -69,7 +69,7 @@ def main() -> None:
             generator = torch.Generator().manual_seed(step)
             g = torch.randn(n, generator=generator)
             proposal = Proposal(ProposalForm(density="exact"), [{"w": g / g.norm()}], K, 1, step)
-            sizes.append(effective_sample_size(importance_weights(0.0, [0.0] * K, proposal.log_densities())))
+            sizes.append(effective_sample_size(importance_weights([0.0] * K, proposal.log_densities())))
         print(f"n = {n:>6,}: ESS {sum(sizes) / len(sizes):.2f}")
 
 

@@ -14,7 +14,7 @@ def test_a_share_knows_the_batch_it_is_of(batch):
     assert list(share.numbers) == [1, 2]
     assert share.max_target == batch.max_target == 4
     assert share.all is batch
-    assert share.counts
+    assert share.is_counted
 
 
 def test_rows_chosen_from_a_share_are_still_of_its_batch(batch):
@@ -28,7 +28,7 @@ def test_a_share_of_a_share_is_of_the_whole_batch(batch):
     assert share.prefixes == [(2,), (3,)]
     assert list(share.numbers) == [2, 3]
     assert share.all is batch
-    assert not batch.share(range(1, 4)).share(range(0)).counts
+    assert not batch.share(range(1, 4)).share(range(0)).is_counted
 
 
 def test_rows_chosen_from_a_batch_are_a_batch(batch):
@@ -41,7 +41,7 @@ def test_rows_chosen_from_a_batch_are_a_batch(batch):
 def test_a_share_without_rows_repeats_one_and_does_not_count(batch):
     share = batch.share(range(2, 2))
     assert share.prefixes == [(0,)]
-    assert not share.counts
-    assert not share.select([0, 0]).counts
+    assert not share.is_counted
+    assert not share.select([0, 0]).is_counted
     assert len(list(share.select([0, 0]).numbers)) == 2
-    assert batch.counts
+    assert batch.is_counted

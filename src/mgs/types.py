@@ -65,7 +65,7 @@ class Batch:
         return self.rows or range(len(self))
 
     @property
-    def counts(self) -> bool:
+    def is_counted(self) -> bool:
         """Whether its rows are its own; not, for a share of a batch that has fewer rows than there are shares."""
         return self.whole is None or bool(self.rows)
 

@@ -109,8 +109,8 @@ def test_every_candidate_meets_the_same_sampling_noise(make_model, make_proposal
     ("options", "heard"),
     [
         ({}, [6]),
-        ({"group": 4}, [4, 2]),
-        ({"group": 1}, [1] * 6),
+        ({"most_rows": 16}, [4, 2]),
+        ({"most_rows": 4}, [1] * 6),
         ({"most_rows": 9}, [2, 2, 2]),
         ({"most_rows": 3}, [1] * 6),
     ],

@@ -108,7 +108,7 @@ def ends_at_many_lengths(found):
 
 
 @pytest.mark.parametrize("form", ["dense", "rank 2"])
-@pytest.mark.parametrize("options", [{"group": 1}, {"group": 4}, {"most_rows": 9}, {"most_rows": 3}], ids=str)
+@pytest.mark.parametrize("options", [{"most_rows": 4}, {"most_rows": 16}, {"most_rows": 9}, {"most_rows": 3}], ids=str)
 @pytest.mark.parametrize(("kind", "decoder"), [("gpt2", SAMPLE), ("bart", BEAM)], ids=str)
 def test_candidates_may_come_in_groups_and_rows_in_parts(
     kind, decoder, options, form, make_model, make_proposal, prefixes, compare

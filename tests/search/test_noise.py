@@ -8,6 +8,7 @@ from collections import defaultdict
 import pytest
 import torch
 
+from mgs.errors import UserError
 from mgs.search import Proposal, ProposalForm, noise
 from mgs.search.directions import Layout, norm, normal
 from mgs.search.noise import BLOCK, LowRankNoise, Noise
@@ -201,7 +202,7 @@ def test_nothing_is_drawn_without_noise_or_weight(rank, monkeypatch):
 @ranks
 def test_the_mean_wants_as_many_weights_as_candidates(rank, num):
     proposal = Proposal(ProposalForm(rank=rank), gradients(), 4, 0)
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+    with pytest.raises(UserError, match=f"4 candidates need as many weights, got {num}"):
         proposal.mean([1 / num] * num)
 
 

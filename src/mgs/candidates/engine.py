@@ -37,10 +37,9 @@ MEMORY_SHARE = 0.6  # of what is free; the rest is for what an estimate does not
 
 @dataclass
 class Candidates:
-    """Decodes and scores candidates, `group` of them together and at most `most_rows` rows; None is what fits."""
+    """Decodes and scores candidates, at most `most_rows` rows together; None is what fits."""
 
     task: Task
-    group: int | None = None
     most_rows: int | None = None
     gpu: OnGPU = field(default_factory=OnGPU, repr=False)
     _why_not: Found[str | None] = field(default_factory=WeakKeyDictionary, repr=False)
@@ -170,7 +169,7 @@ class Candidates:
         fit = int((MEMORY_SHARE * free_memory(device) - block) / each)
         most = min(ROWS_AT_ONCE.get(device.type, 1024) // beams, fit)
         most = max(1, min(most, self.most_rows or most))
-        num = max(1, min(wanted, self.group or wanted, most // len(batch)))
+        num = max(1, min(wanted, most // len(batch)))
         return num, max(1, min(len(batch), most // num))
 
     def _halve(self, num: int, rows_each: int) -> None:

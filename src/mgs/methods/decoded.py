@@ -25,7 +25,7 @@ def decoded_gradient(
 ) -> tuple[Direction, float]:
     """−g, and the mean cost of what was decoded. Costs are compared with those of all ranks' rows."""
     costs = task.costs(hypotheses, batch)
-    everyone = [cost for told in ranks.pooled(lambda: costs if batch.counts else []) for cost in told]
+    everyone = [cost for told in ranks.pooled(lambda: costs if batch.is_counted else []) for cost in told]
     decoded = [hypothesis.token_ids for hypothesis in hypotheses]
     pairs = zip(standardised(costs, everyone), decoded, strict=True)
     weights = [-z / len(tokens) / len(batch) for z, tokens in pairs]

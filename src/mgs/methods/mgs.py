@@ -101,19 +101,19 @@ class MGS(Stateless):
         self.candidates = Candidates(self.task)
         self.dealt = Dealt(self.ranks, self.shard_data)
         self.centres = Centres(
-            self.task,
-            self.guides,
-            self.num_gradients,
-            self.split,
-            self.guide_prefixes,
-            self.num_samples,
-            self.walk,
-            self.anchor,
-            self.max_gradient_norm,
-            self.bf16,
-            self.label_smoothing,
-            self.ranks if self.shard_data else ALONE,
-            self.progress,
+            task=self.task,
+            guides=self.guides,
+            num_parts=self.num_gradients,
+            split=self.split,
+            prefixes=self.guide_prefixes,
+            num_samples=self.num_samples,
+            walk=self.walk,
+            anchor=self.anchor,
+            max_norm=self.max_gradient_norm,
+            bf16=self.bf16,
+            label_smoothing=self.label_smoothing,
+            over=self.ranks if self.shard_data else ALONE,
+            progress=self.progress,
         )
         self.budget = Budget(
             self.candidates,

@@ -49,7 +49,7 @@ def averaged(ranks: Ranks, share: Batch, compute: Callable[[], Outcome]) -> Outc
         nonlocal gradient
         outcome = compute()
         gradient = outcome.gradient
-        return {"weight": outcome.weight if share.counts else 0.0, "loss": outcome.loss, "log": outcome.log}
+        return {"weight": outcome.weight if share.is_counted else 0.0, "loss": outcome.loss, "log": outcome.log}
 
     told = ranks.pooled(facts)
     total = math.fsum(each["weight"] for each in told)

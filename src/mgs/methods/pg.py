@@ -27,7 +27,7 @@ class PG:
 
     def __call__(self, model: nn.Module, batch: Batch, key: Key) -> Outcome:
         samples = scored(self.task, batch, draw(self.task, model, batch, self.num_samples, key))
-        parts = self.ranks.pooled(lambda: [sum(samples.costs), len(samples.costs)] if batch.counts else [0.0, 0])
+        parts = self.ranks.pooled(lambda: [sum(samples.costs), len(samples.costs)] if batch.is_counted else [0.0, 0])
         mean = sum(total for total, _ in parts) / sum(num for _, num in parts)
         baseline = mean if self.baseline is None else self.baseline
         gradient, _ = samples.gradient(model, lambda log_p: policy_loss(log_p, samples.costs, baseline), self.bf16)

@@ -37,7 +37,7 @@ class Dealt:
             own = [n for i in self.ranks.share(len(starts)) for n in numbers[starts[i] : starts[i] + unit]]
             return [value for each in self.ranks.pooled(lambda: compute(own, batch)) for value in each]
         rows = batch.share(self.ranks.share(len(batch)))
-        told = self.ranks.pooled(lambda: compute(numbers, rows) if rows.counts else [])
+        told = self.ranks.pooled(lambda: compute(numbers, rows) if rows.is_counted else [])
         shares = [weight(batch.select(own)) / weight(batch) for own in self.ranks.shares(len(batch))]
         counted = [(share, values) for share, values in zip(shares, told, strict=True) if share]
         return [math.fsum(share * values[k] for share, values in counted) for k in range(len(numbers))]

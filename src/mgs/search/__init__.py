@@ -2,7 +2,7 @@
 
 from mgs.search.mgs import Temperature, Update, mgs_update
 from mgs.search.proposal import COMPONENTS, DENSITIES, NOISE_SCALES, Centre, Proposal, ProposalForm
-from mgs.search.weights import effective_sample_size, importance_weights, temperature_for, variance
+from mgs.search.weights import effective_sample_size, importance_weights, temperature_for
 
 __all__ = [
     "COMPONENTS",
@@ -17,5 +17,4 @@ __all__ = [
     "importance_weights",
     "mgs_update",
     "temperature_for",
-    "variance",
 ]

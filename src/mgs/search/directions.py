@@ -49,11 +49,6 @@ class Layout:
         return {name: self.view(vectors, name) for name in self.shapes}
 
 
-def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
-    """⟨a, b⟩ over all parameters, accumulated in float64."""
-    return float(torch.stack([(a[name].double() * b[name].double()).sum() for name in a]).sum())
-
-
 def norm(direction: Mapping[str, Tensor]) -> float:
     """‖Δ‖, the L2 norm over all parameters together."""
     return float(torch.linalg.vector_norm(norms(list(direction.values())))) if direction else 0.0

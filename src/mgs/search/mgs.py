@@ -58,12 +58,13 @@ class Temperature:
 
 @dataclass(frozen=True)
 class Update:
-    """Δ_MGS and everything that led to it. Candidates that were not `allowed` have no weight at all."""
+    """Δ_MGS and everything that led to it. Only candidates that are `weighed` may have weight: those that were allowed
+    and, where the temperature is chosen and staying is one of them, are better than it."""
 
     direction: Direction
     weights: Tensor
     costs: list[float | None]
-    allowed: list[int]
+    weighed: list[int]
     log_density: list[float]
     components: list[str]
     gradients: list[int | None]  # which gradient each candidate is centred at; None at the origin
@@ -74,12 +75,12 @@ class Update:
 
     def log(self) -> dict[str, object]:
         """What every update reports."""
-        best = max(self.allowed, key=lambda k: float(self.weights[k]), default=None)  # None: the search stays
+        best = max(self.weighed, key=lambda k: float(self.weights[k]), default=None)  # None: the search stays
         guided = [float(w) for w, gradient in zip(self.weights, self.gradients, strict=True) if gradient is not None]
         return {
             "cost": self.base_cost,
             "costs": self.costs,
-            "best_cost": min((cost for k in self.allowed if (cost := self.costs[k]) is not None), default=None),
+            "best_cost": min((cost for k in self.weighed if (cost := self.costs[k]) is not None), default=None),
             "weights": self.weights.tolist(),
             "weights_std": float(self.weights.std(correction=0)),
             "effective": effective_sample_size(self.weights),
@@ -120,14 +121,14 @@ def mgs_update(
         own_density = [log_density[k] for k in chosen]
         own_costs = [math.nan if (cost := costs[k]) is None else cost for k in chosen]  # which no weight takes
         alpha = temperature.for_step(own_costs, own_density)
-        weights[chosen] = importance_weights(base_cost or 0.0, own_costs, own_density, alpha)  # 8, normalised as in 9
+        weights[chosen] = importance_weights(own_costs, own_density, alpha)  # 8, normalised as in 9
     mean = proposal.mean(weights.tolist())  # 9
     mean_square = math.fsum(w * s for w, s in zip(weights.tolist(), proposal.squared_norms(), strict=True))
     return Update(
         direction=mean,
         weights=weights,
         costs=list(costs),
-        allowed=chosen,
+        weighed=chosen,
         log_density=log_density,
         components=proposal.components,
         gradients=[centre.gradient for centre in proposal.assigned],

@@ -138,6 +138,8 @@ class Proposal:
 
     def mean(self, weights: Sequence[float]) -> Direction:
         """Σ w_k Δ_k, drawn again from the seeds; no more than one candidate's worth of noise is in memory."""
+        if len(weights) != len(self):
+            raise UserError(f"{len(self)} candidates need as many weights, got {len(weights)}")
         noisy = [0.0 if self.silent(k) else weight for k, weight in enumerate(weights)]
         total = self.noise.weighted_sum(noisy, self.sigma)
         along = torch.tensor(weights, dtype=torch.float64) @ self.coordinates(self.assigned)

@@ -8,36 +8,32 @@ Costs may be summed log-likelihoods of any size; only their differences ever ent
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mgs.errors import UserError
-from mgs.types import Direction
 
 STEPS, ZOOMS = 256, 6  # temperatures looked at, each time within the two steps around the one found: to 12 digits
 
 
 def importance_weights(
-    base_cost: float,
     costs: Sequence[float] | Tensor,
     log_density: Sequence[float] | Tensor | None = None,
     temperature: float = 1.0,
 ) -> Tensor:
     """Normalised weights of the candidates, float64, summing to 1.
 
-    `base_cost` is C(θ); it cancels in the normalisation and is here because the equation has it.
+    C(θ) cancels in the normalisation.
 
-    >>> importance_weights(1e6, [1e6, 1e6 + math.log(3)], [0.0, 0.0], 1.0)
+    >>> importance_weights([1e6, 1e6 + math.log(3)], [0.0, 0.0], 1.0)
     tensor([0.7500, 0.2500], dtype=torch.float64)
     """
     costs_K, log_density_K = _checked(costs, log_density)
-    if not math.isfinite(base_cost):
-        raise UserError("weights need finite costs and densities; replace or drop candidates that have none")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UserError(f"the temperature must be a number ≥ 0, got {temperature}")
-    # C(θ) cancels, so the lowest cost may stand in its place: differences then keep all their digits at any size.
+    # The lowest cost stands in the place of C(θ): differences then keep all their digits at any size.
     return torch.softmax(temperature * (costs_K.min() - costs_K) - log_density_K, dim=0)
 
 
@@ -86,18 +82,3 @@ def _checked(costs: Sequence[float] | Tensor, log_density: Sequence[float] | Ten
     if not (costs_K.isfinite().all() and log_density_K.isfinite().all()):
         raise UserError("weights need finite costs and densities; replace or drop candidates that have none")
     return costs_K, log_density_K
-
-
-def variance(weights: Tensor, directions: Iterable[Direction]) -> Direction:
-    """The estimator's variance for each parameter, Σ w̃_k (Δ_k − Δ̃)² (the paper's appendix).
-
-    Reads the directions once, by Σ w̃ Δ² − Δ̃².
-    """
-    first: dict[str, Tensor] = {}
-    second: dict[str, Tensor] = {}
-    for weight, direction in zip(weights.tolist(), directions, strict=True):
-        for name, tensor in direction.items():
-            wide = tensor.double()
-            first[name] = first.get(name, 0) + weight * wide
-            second[name] = second.get(name, 0) + weight * wide.square()
-    return {name: (second[name] - first[name].square()).clamp(min=0) for name in first}
