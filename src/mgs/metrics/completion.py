@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 import mgs
-from mgs.costs import LanguageModelCost, edit, repeated_share
+from mgs.costs import LanguageModelCost, edit, nontermination, repeated_share
 from mgs.data import Completions
 from mgs.data.completion import end_of_sequence
 from mgs.decoding import EVALUATION_LENGTH, Cap, Decoder
@@ -95,18 +96,23 @@ def sequence_figures(
 ) -> dict[str, float]:
     """All columns but perplexity, for continuations from anywhere: a model's, or the human ones."""
     references = texts(tokenizer, [example.target for example in data], strings=False)
-    figures: dict[str, float] = {}
+    figures = shared_figures(hypotheses, references)
     if scorer is not None:
         cost, prefixes = LanguageModelCost(scorer), texts(tokenizer, [e.prefix for e in data], strings=False)
-        figures["lm"] = _mean(cost(hypotheses, references, prefixes))
+        figures["lm"] = fmean(cost(hypotheses, references, prefixes))
         if not is_encoder_decoder(scorer):  # which gives a source no likelihood
-            figures["lm_with_prefix"] = figures["lm"] + _mean(cost.of_prefixes(prefixes))
-    shares = [repeated_share(hypothesis.token_ids) for hypothesis in hypotheses]
-    return figures | {
-        "edit": _mean(edit(hypotheses, references)),
-        "nontermination": _mean([float(not hypothesis.ended) for hypothesis in hypotheses]),
-        "repetition": _mean([share for share in shares if share is not None]),
-        "length": _mean([len(hypothesis.token_ids) for hypothesis in hypotheses]),
+            figures["lm_with_prefix"] = figures["lm"] + fmean(cost.of_prefixes(prefixes))
+    shares = [share for text in hypotheses if (share := repeated_share(text.token_ids)) is not None]
+    figures["repetition"] = fmean(shares) if shares else 0.0
+    return {column: figures[column] for column in COLUMNS if column in figures}
+
+
+def shared_figures(hypotheses: Sequence[Text], references: Sequence[Text]) -> dict[str, float]:
+    """The columns of every task, which need no model and no words."""
+    return {
+        "edit": fmean(edit(hypotheses, references)),
+        "nontermination": fmean(nontermination(hypotheses, references)),
+        "length": fmean(len(hypothesis.token_ids) for hypothesis in hypotheses),
     }
 
 
@@ -140,7 +146,3 @@ def model_name(model: nn.Module) -> str:
     """The last part of the name or folder a model was loaded from."""
     name = str(getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__)
     return name.rstrip("/").split("/")[-1]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else 0.0

@@ -5,20 +5,20 @@ As in the paper, BLEU is of beam search and everything else of the decoder that 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 import mgs
-from mgs.costs import COSTS, edit
+from mgs.costs import COSTS
 from mgs.costs import signature as metric_signature
 from mgs.costs.wordnet import has_wordnet
 from mgs.data import Completions
 from mgs.decoding import Decoder
-from mgs.metrics.completion import Evaluation, decode_texts, perplexity, texts
+from mgs.metrics.completion import Evaluation, decode_texts, perplexity, shared_figures, texts
 from mgs.types import Text
 
 BEAMS = 5
@@ -75,17 +75,14 @@ def translation_figures(hypotheses: Sequence[Text], references: Sequence[Text]) 
     """All columns but BLEU and perplexity, for translations from anywhere."""
     names = ["sbleu", *(["meteor"] if has_wordnet() else []), "chrf"]
     figures = {name: score(name, hypotheses, references) for name in names}
-    figures["edit"] = _mean(edit(hypotheses, references))
-    figures["nontermination"] = _mean([float(not hypothesis.ended) for hypothesis in hypotheses])
-    figures["length"] = _mean([len(hypothesis.token_ids) for hypothesis in hypotheses])
-    return figures
+    return figures | shared_figures(hypotheses, references)
 
 
 def score(name: str, hypotheses: Sequence[Text], references: Sequence[Text]) -> float:
     """A cost as the figure that people know: 100 for perfect translations."""
     cost: Callable = COSTS[name]
     values = cost(hypotheses, references)
-    return 100 * (1 - (values if isinstance(values, float) else _mean(values)))
+    return 100 * (1 - (values if isinstance(values, float) else fmean(values)))
 
 
 def longest_translation(source: Sequence[int]) -> int:
@@ -100,7 +97,3 @@ def signature(data: Completions, decoder: Decoder, cap: str, seed: int) -> str:
     first = "|".join([*(f"{key}:{value}" for key, value in parts.items()), f"mgs:{mgs.__version__}"])
     names = ["bleu", "sbleu", *(["meteor"] if has_wordnet() else []), "chrf"]
     return "\n".join([first, *(f"{name} {metric_signature(name)}" for name in names)])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else 0.0
