@@ -378,7 +378,7 @@ def test_a_trainer_says_what_it_misses(make_trainer, make_model, letters, word_t
         make_trainer("mle", tmp_path, train=[])
     with pytest.raises(UserError, match=r"all 2 sequences .* too short"):
         make_trainer("mle", tmp_path, train=["a", "b"])
-    with pytest.raises(UserError, match="does not fit the model's window of 32"):
+    with pytest.raises(UserError, match="do not fit the model's window of 32"):
         make_trainer("mle", tmp_path, train=[" ".join("abcdefgh" * 5)])
     assert not list(tmp_path.iterdir())
 

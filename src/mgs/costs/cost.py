@@ -56,6 +56,8 @@ class Cost:
             return cost
         if callable(cost):
             return cls(getattr(cost, "__name__", type(cost).__name__), cost)
+        if not isinstance(cost, str):
+            raise UserError(f"a cost is a function or one of {', '.join(COST_NAMES)}; got a {type(cost).__name__}")
         if cost == "lm":
             if scorer is None:
                 raise UserError("the cost 'lm' needs a scoring model: give the model that training starts from")

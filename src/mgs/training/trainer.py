@@ -19,11 +19,12 @@ from mgs.decoding import EVALUATION_LENGTH, Decoder
 from mgs.errors import NonFinite, UserError
 from mgs.methods import Key, Outcome
 from mgs.metrics import Evaluation, evaluate_completion, evaluate_translation
-from mgs.models import freeze_tables, searched_parameters, window
+from mgs.models import freeze_tables, searched_parameters
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.search.directions import norm
 from mgs.training.averaging import Average
 from mgs.training.callbacks import Bar, SaveWhenEvaluated, UpdateLog
+from mgs.training.checks import check_data, check_parameters
 from mgs.training.config import SequenceConfig
 from mgs.training.randomness import reseed
 from mgs.training.saving import SavingTrainer
@@ -31,8 +32,9 @@ from mgs.types import Batch
 
 
 class SequenceTrainer(SavingTrainer):
-    """Subclasses say which method turns a batch into a gradient."""
+    """Subclasses say which method turns a batch into a gradient, and what configuration it has."""
 
+    config_type: type[SequenceConfig]
     train_dataset: Completions
     processing_class: PreTrainedTokenizerBase
     scorer: nn.Module | None = None  # for the LM columns of evaluations
@@ -43,16 +45,17 @@ class SequenceTrainer(SavingTrainer):
         args: SequenceConfig,
         train_dataset: Any,
         eval_dataset: Any = None,
-        processing_class: PreTrainedTokenizerBase | None = None,
+        *,
+        processing_class: PreTrainedTokenizerBase,
         **kwargs: Any,
     ):
-        if processing_class is None:
-            raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
         freeze_tables(model)
         check_parameters(model)
         train = as_completions(train_dataset, processing_class, args.context)
         held_out = None if eval_dataset is None else as_completions(eval_dataset, processing_class, args.context)
-        check_window(model, train)
+        for data in (train, held_out):
+            if data is not None:
+                check_data(model, data)
         if held_out is None:
             args.eval_strategy, args.load_best_model_at_end = "no", False
         if args.load_best_model_at_end and is_encoder_decoder(model):
@@ -202,33 +205,9 @@ class SequenceTrainer(SavingTrainer):
         chosen = self.eval_dataset if eval_dataset is None else eval_dataset
         if chosen is None:
             raise UserError("there is nothing to evaluate on: give an eval_dataset")
-        return as_completions(chosen, self.processing_class, self.args.context)
-
-
-def check_parameters(model: nn.Module) -> None:
-    """There must be some to train, in a precision that keeps what training adds to them."""
-    searched = searched_parameters(model)
-    if not searched:
-        raise UserError("no parameter of the model has requires_grad: there is nothing to train")
-    coarse = next((p.dtype for p in searched.values() if p.dtype in (torch.float16, torch.bfloat16)), None)
-    if coarse is not None:
-        raise UserError(
-            f"the model's weights are {coarse}, in which most of an update is rounded away: load it with "
-            "dtype=torch.float32 (gradients can still be in bf16, with bf16=True), or train a LoRA of it"
-        )
-
-
-def check_window(model: nn.Module, data: Completions) -> None:
-    """Sequences longer than the model's window would fail deep inside it."""
-    limit = window(model)  # type: ignore[arg-type]
-    if is_encoder_decoder(model):
-        longest = max(max(len(example.prefix), len(example.target)) for example in data.examples)
-    else:
-        longest = max(map(len, data.examples))
-    if limit and longest > limit:
-        raise UserError(
-            f"a sequence of {longest} tokens does not fit the model's window of {limit}: cut or drop it (max_length)"
-        )
+        data = as_completions(chosen, self.processing_class, self.args.context)
+        check_data(self.model, data)
+        return data
 
 
 def _only(items: list[Batch]) -> Batch:

@@ -12,9 +12,9 @@ from mgs.candidates import Task
 from mgs.costs import Cost, CostFunction, LanguageModelCost
 from mgs.data import Completions, drawn_apart
 from mgs.decoding import Decoder
-from mgs.errors import UserError
 from mgs.methods import MGS, MLE, MRT, PG, Key, Method, Mixed
 from mgs.models.likelihood import is_encoder_decoder
+from mgs.training.checks import check_given
 from mgs.training.config import MGSConfig, MLEConfig, MRTConfig, PGConfig, SamplingConfig, SequenceConfig
 from mgs.training.trainer import SequenceTrainer
 from mgs.types import Batch
@@ -23,7 +23,10 @@ from mgs.types import Batch
 class MLETrainer(SequenceTrainer):
     """Maximum likelihood; the best model is the one of the lowest perplexity."""
 
+    config_type = MLEConfig
+
     def __init__(self, model: nn.Module, args: MLEConfig, train_dataset: Any, **kwargs: Any):
+        check_given(self, model, args, kwargs)
         self.method = self.over_rows(MLE(args.loss_on_prefix, args.bf16, args.label_smoothing_factor, args.shortest))
         super().__init__(model, args, train_dataset, **kwargs)
 
@@ -34,15 +37,13 @@ class CostTrainer(SequenceTrainer):
     def __init__(
         self, model: nn.Module, cost: str | CostFunction, args: SequenceConfig, train_dataset: Any, **kwargs: Any
     ):
+        check_given(self, model, args, kwargs)
         if cost == "lm" or not is_encoder_decoder(model):  # whose table has columns for it
             self.scorer = frozen(model)  # the starting point, before anything changes
         chosen = Cost("lm", LanguageModelCost(self.scorer)) if self.scorer and cost == "lm" else Cost.of(cost)
         dealt = "shard_data" if args.shard_data and self.ranks.size > 1 else None
         chosen = dataclasses.replace(chosen, seconds=args.cost_timeout, by_sequence=dealt)
-        tokenizer = kwargs.get("processing_class")
-        if tokenizer is None:
-            raise UserError("a trainer needs the model's tokenizer: pass processing_class=tokenizer")
-        self.task = Task(tokenizer, Decoder.parse(args.decoder), chosen, args.max_new_tokens)
+        self.task = Task(kwargs["processing_class"], Decoder.parse(args.decoder), chosen, args.max_new_tokens)
         self.method = self.make_method(args, model)
         super().__init__(model, args, train_dataset, **kwargs)
         if self.scorer is not None:
@@ -73,6 +74,8 @@ class MGSTrainer(CostTrainer):
     `cost` is one of `mgs.costs.COST_NAMES` or a function `cost(hypotheses, references, **columns) -> list[float] |
     float`; hypotheses are strings that know their tokens.
     """
+
+    config_type = MGSConfig
 
     def make_method(self, args: MGSConfig, model: nn.Module) -> Method:
         budget, walk = args.likelihood_budget, args.walk()
@@ -115,6 +118,8 @@ class MGSTrainer(CostTrainer):
 class MRTTrainer(CostTrainer):
     """Minimum risk training, mixed with MLE."""
 
+    config_type = MRTConfig
+
     def make_method(self, args: MRTConfig, model: nn.Module) -> Method:
         return self.mixed(
             MRT(
@@ -132,6 +137,8 @@ class MRTTrainer(CostTrainer):
 
 class PGTrainer(CostTrainer):
     """Policy gradient, mixed with MLE."""
+
+    config_type = PGConfig
 
     def make_method(self, args: PGConfig, model: nn.Module) -> Method:
         return self.mixed(PG(self.task, args.num_samples, args.baseline_decay, args.bf16, ranks=self.ranks), args)
