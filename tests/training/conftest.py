@@ -67,7 +67,16 @@ def make_trainer(word_tokenizer, letters, make_model):
     """A trainer of a method, ready to go; options override the small settings."""
 
     def make(
-        method, folder, cost="edit", model=None, train=None, held_out=None, callbacks=(), tokenizer=None, **options
+        method,
+        folder,
+        cost="edit",
+        model=None,
+        train=None,
+        held_out=None,
+        callbacks=(),
+        tokenizer=None,
+        args=None,
+        **options,
     ):
         trainer_type, config_type = TRAINERS[method]
         settings = {
@@ -84,7 +93,7 @@ def make_trainer(word_tokenizer, letters, make_model):
         return trainer_type(
             model if model is not None else make_model(),
             *([] if method == "mle" else [cost]),
-            config_type(output_dir=str(folder), **settings),
+            args or config_type(output_dir=str(folder), **settings),
             train if train is not None else letters[:50],
             eval_dataset=held_out,
             processing_class=tokenizer or word_tokenizer,

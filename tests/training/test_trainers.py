@@ -10,7 +10,7 @@ from mgs.data import BatchStream, as_completions
 from mgs.errors import CostError, UserError
 from mgs.methods import MGS, MLE, MRT, PG, Key
 from mgs.models import load_model
-from mgs.training import newest_checkpoint
+from mgs.training import MGSConfig, newest_checkpoint
 from mgs.types import Text
 
 METHODS = ["mle", "mgs", "mrt", "pg"]
@@ -381,6 +381,43 @@ def test_a_trainer_says_what_it_misses(make_trainer, make_model, letters, word_t
     with pytest.raises(UserError, match="do not fit the model's window of 32"):
         make_trainer("mle", tmp_path, train=[" ".join("abcdefgh" * 5)])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "allowed"),
+    [
+        ("mgs", "perplexty", "did you mean 'perplexity'?"),
+        ("mgs", "bleu", "allowed: cost, lm, lm_with_prefix, edit, "),
+        ("mle", "cost", "allowed: edit, nontermination, "),
+    ],
+)
+def test_a_figure_that_no_evaluation_has_is_refused_before_training(
+    make_trainer, letters, tmp_path, method, name, allowed
+):
+    with pytest.raises(UserError, match=f"unknown best_by '{name}'") as caught:
+        make_trainer(method, tmp_path, held_out=letters[50:], best_by=name)
+    assert allowed in str(caught.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_figures_that_can_choose_are_those_of_an_evaluation(make_trainer, letters, tmp_path, method):
+    trainer = make_trainer(method, tmp_path, held_out=letters[50:])
+    assert list(trainer.figures(trainer.eval_dataset)) == trainer.known_figures(False)
+
+
+def test_the_callers_configuration_stays_as_it_was(make_trainer, letters, tmp_path):
+    config = MGSConfig(str(tmp_path), max_steps=-1, eval_steps=1, report_to="none", use_cpu=True, context=2)
+    before = config.to_dict()
+    for held_out in (None, letters[50:]):
+        trainer = make_trainer("mgs", tmp_path, args=config, train=letters[:2], held_out=held_out)
+        trainer.train()
+        assert (trainer.last_evaluation is not None) == (held_out is not None)
+    assert config.to_dict() == before
+
+
+def test_to_predict_is_to_evaluate(make_trainer, letters, tmp_path):
+    with pytest.raises(UserError, match=r"evaluate\(dataset\) decodes"):
+        make_trainer("mle", tmp_path).predict(letters)
 
 
 @pytest.mark.parametrize("method", ["mle", "mgs"])

@@ -55,6 +55,7 @@ def test_maximum_likelihood_learns_to_translate_words(model, tokenizer, pairs, t
     )
     trainer = MLETrainer(model, config, pairs, eval_dataset=pairs, processing_class=tokenizer)
     before = trainer.evaluate()
+    assert list(before) == [f"eval_{name}" for name in trainer.known_figures(True)]
     trainer.train()
     after = trainer.evaluate()
     assert after["eval_edit"] < 0.1 < 0.8 < before["eval_edit"]

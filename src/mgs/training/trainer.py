@@ -5,8 +5,9 @@ Optimizer, clipping, schedules, accumulation, logging, checkpoints, resume and P
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,12 @@ from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
+from mgs.costs.wordnet import has_wordnet
 from mgs.data import BatchStream, Completions, as_completions
 from mgs.decoding import EVALUATION_LENGTH, Decoder
-from mgs.errors import NonFinite, UserError
+from mgs.errors import NonFinite, UserError, unknown
 from mgs.methods import Key, Outcome
-from mgs.metrics import Evaluation, evaluate_completion, evaluate_translation
+from mgs.metrics import COLUMNS, TRANSLATION_COLUMNS, Evaluation, evaluate_completion, evaluate_translation
 from mgs.models import freeze_tables, searched_parameters
 from mgs.models.likelihood import is_encoder_decoder
 from mgs.search.directions import norm
@@ -56,10 +58,15 @@ class SequenceTrainer(SavingTrainer):
         for data in (train, held_out):
             if data is not None:
                 check_data(model, data)
+        args = copy.copy(args)  # the caller may use it again, with other data
         if held_out is None:
             args.eval_strategy, args.load_best_model_at_end = "no", False
-        if args.load_best_model_at_end and is_encoder_decoder(model):
-            args.choose_best_by(args.best_by or "bleu")
+        if args.load_best_model_at_end:
+            translates = is_encoder_decoder(model)
+            best_by, figures = args.best_by or ("bleu" if translates else args.own_best), self.known_figures(translates)
+            if best_by not in figures:
+                raise unknown("best_by", best_by, figures)
+            args.choose_best_by(best_by)
         callbacks = [SaveWhenEvaluated(), *kwargs.pop("callbacks", [])]
         if args.patience and args.load_best_model_at_end:
             callbacks.append(EarlyStoppingCallback(args.patience))
@@ -200,6 +207,15 @@ class SequenceTrainer(SavingTrainer):
                 self.model, self.processing_class, data, decoder, self.scorer, cap, **common
             )
         return dict(self.last_evaluation.figures)
+
+    def known_figures(self, translates: bool) -> list[str]:
+        """The names of `figures`."""
+        if translates:
+            return [name for name in TRANSLATION_COLUMNS if name != "meteor" or has_wordnet()]
+        return [name for name in COLUMNS if self.scorer is not None or not name.startswith("lm")]
+
+    def predict(self, *args: Any, **options: Any) -> NoReturn:
+        raise UserError("these trainers do not predict: evaluate(dataset) decodes, and last_evaluation holds what")
 
     def _evaluation_data(self, eval_dataset: Any) -> Completions:
         chosen = self.eval_dataset if eval_dataset is None else eval_dataset

@@ -58,6 +58,9 @@ class CostTrainer(SequenceTrainer):
         both = Mixed(method, mle, args.mle_share) if args.mle_share else method
         return self.over_rows(both)
 
+    def known_figures(self, translates: bool) -> list[str]:
+        return ["cost", *super().known_figures(translates)]
+
     def figures(self, data: Completions) -> dict[str, float]:
         figures = super().figures(data)
         assert self.last_evaluation is not None
