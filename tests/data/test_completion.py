@@ -133,6 +133,23 @@ def test_a_template_that_takes_back_what_it_wrote_is_refused(chatting):
         as_completions([{"messages": [said("user", "a"), said("assistant", "b")]}], chatting)
 
 
+def test_an_answer_that_shares_a_token_with_the_prompt_begins_after_the_prompts_own(tokenizer):
+    spaced = copy.deepcopy(tokenizer)
+    spaced.chat_template = """{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}\
+{% if add_generation_prompt %}assistant: {% endif %}"""
+    (example,) = as_completions([{"messages": [said("user", "The cat"), said("assistant", "The river")]}], spaced)
+    assert spaced.decode(example.prefix).endswith(f"The cat{spaced.eos_token}assistant: ")
+    assert spaced.decode(example.target) == f"The river{spaced.eos_token}"
+    prompt = spaced.apply_chat_template([said("user", "The cat")], add_generation_prompt=True, return_dict=True)
+    assert list(example.prefix) == prompt["input_ids"]
+
+
+def test_a_dataset_with_text_and_more_says_which_it_is(word_tokenizer):
+    with pytest.warns(UserWarning, match="column 'text' is used, and not completion, prompt"):
+        data = as_completions([{"text": "a b c", "prompt": "d", "completion": "e"}], word_tokenizer, context=1)
+    assert data.examples == [Example((1,), (2, 3, 0))]
+
+
 def test_prompt_and_completion_are_split_where_the_user_did(word_tokenizer):
     rows = [{"prompt": "a b", "completion": "c"}, {"prompt": "d", "completion": "", "weight": 2}]
     assert as_completions(rows, word_tokenizer).examples == [
@@ -151,6 +168,17 @@ def test_extra_columns_stay_with_their_row_also_when_rows_are_discarded(word_tok
 WRONG = {
     "empty": ([], r"dataset is empty"),
     "not iterable": (3, r"cannot read examples from a int"),
+    "a path": (
+        "data/train.txt",
+        r"a list of rows, got 'data/train.txt': mgs.load_completions\(file, tokenizer\) reads",
+    ),
+    "a dict of splits": ({"train": ["a b c d"]}, r"got a dict of train: give one, dataset\['train'\]"),
+    "a dict of columns": ({"text": ["a b c d"]}, r"got a dict of text: datasets.Dataset.from_dict\(dataset\) makes"),
+    "rows of two kinds": (["a b c d", {"text": "a b c d"}], r"or a mapping of columns, got dict after a str"),
+    "a column with a taken name": (
+        [{"text": "a b c d", "prefixes": 1}],
+        r"column 'prefixes', by which name .*: rename",
+    ),
     "neither strings nor mappings": ([1, 2], r"string or a mapping of columns, got int"),
     "other columns": (
         [{"source": "a", "target": "b"}],

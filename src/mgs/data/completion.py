@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import reprlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -116,13 +120,18 @@ def as_completions(dataset: Any, tokenizer: PreTrainedTokenizerBase, context: in
     rows: list[Any] = list(_rows(dataset))
     if not rows:
         raise UserError("the dataset is empty: give at least one example")
-    if isinstance(rows[0], Example):
+    kind: Any = next((kind for kind in (Example, str, Mapping) if isinstance(rows[0], kind)), Mapping)
+    wrong = next((row for row in rows if not isinstance(row, kind)), None)
+    if wrong is not None:
+        also = "" if wrong is rows[0] else f" after a {type(rows[0]).__name__}"
+        raise UserError(f"a dataset row is a string or a mapping of columns, got {type(wrong).__name__}{also}")
+    if kind is Example:
         return Completions(rows)
-    if isinstance(rows[0], str):
+    if kind is str:
         return completions_from_lines(rows, tokenizer, context)
-    if not isinstance(rows[0], Mapping):
-        raise UserError(f"a dataset row is a string or a mapping of columns, got {type(rows[0]).__name__}")
     if "text" in rows[0]:
+        if unused := {"prompt", "completion", "messages"} & set(rows[0]):
+            warnings.warn(f"the dataset's column 'text' is used, and not {', '.join(sorted(unused))}", stacklevel=3)
         lines = [_string(row, "text") for row in rows]
         return completions_from_lines(lines, tokenizer, context, columns=[_extra_columns(row) for row in rows])
     if {"prompt", "completion"} <= set(rows[0]):
@@ -136,6 +145,14 @@ def as_completions(dataset: Any, tokenizer: PreTrainedTokenizerBase, context: in
 
 
 def _rows(dataset: Any) -> Iterable[Any]:
+    if isinstance(dataset, (str, PathLike)):
+        how = "mgs.load_completions(file, tokenizer) reads a file"
+        raise UserError(f"a dataset is a list of rows, got {str(dataset)[:80]!r}: {how}")
+    if isinstance(dataset, Mapping) and dataset:
+        names = [str(name) for name in dataset]
+        columns = not {"text", "prompt", "messages"}.isdisjoint(names)
+        how = "datasets.Dataset.from_dict(dataset) makes them" if columns else f"give one, dataset[{names[0]!r}]"
+        raise UserError(f"a dataset is a list of rows, got a {type(dataset).__name__} of {', '.join(names)}: {how}")
     try:
         return iter(dataset)
     except TypeError:
@@ -149,6 +166,8 @@ def _string(row: Mapping[str, Any], name: str) -> str:
 
 
 def _extra_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    if "prefixes" in row:
+        raise UserError("the dataset has a column 'prefixes', by which name a cost is given the prompts: rename it")
     return {name: value for name, value in row.items() if name not in ("text", "prompt", "completion", "messages")}
 
 
@@ -178,11 +197,22 @@ def _from_chat(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Ex
         whole = write([*row["prompt"], *row["completion"]], return_dict=True)["input_ids"]
     except Exception as error:  # templates are programs, and say what they like
         raise UserError(f"the chat template cannot write {dict(row)!r}: {error}") from None
-    if whole[: len(prefix)] != prefix:
-        raise UserError(f"the chat template writes a prompt otherwise where an answer follows: {dict(row)!r}")
+    answer = whole[len(prefix) :] if whole[: len(prefix)] == prefix else _answer(row, tokenizer)
     eos = end_of_sequence(tokenizer)
-    target = [*whole[len(prefix) :], eos]
+    target = [*answer, eos]
     return Example(tuple(prefix), tuple(target[: target.index(eos) + 1]), _extra_columns(row))
+
+
+def _answer(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Its tokens, where they are not what the prompt's leave of the whole's: a prompt that ends in a space may share a
+    token with the answer's first word there. Decoding begins after the prompt's own."""
+    write: Any = partial(tokenizer.apply_chat_template, tokenize=False)
+    prompt = write(row["prompt"], add_generation_prompt=True)
+    whole = write([*row["prompt"], *row["completion"]])
+    if not whole.startswith(prompt):
+        shown = f"{reprlib.repr(prompt)} does not begin {reprlib.repr(whole)}"
+        raise UserError(f"the chat template writes a prompt otherwise where an answer follows: {shown}")
+    return tokenizer(whole[len(prompt) :], add_special_tokens=False)["input_ids"]
 
 
 def end_of_sequence(tokenizer: PreTrainedTokenizerBase) -> int:
