@@ -38,6 +38,11 @@ def given(make_model, word_tokenizer, letters, tmp_path):
         ({"cost": 3}, r"a cost is a function or one of lm, edit, .*; got a int"),
         ({"processing_class": "gpt2"}, r"needs the model's tokenizer, got 'gpt2': pass processing_class=tokenizer"),
         ({"processing_class": None}, r"needs the model's tokenizer: pass processing_class=tokenizer"),
+        (
+            {"compute_metrics": print},
+            "compute_metrics is not used by these trainers: a cost is what evaluations compute",
+        ),
+        ({"data_collator": print}, "data_collator is not used by these trainers: batch_tokens"),
         ({"args": "edit"}, r"MGSTrainer takes its options as `args`, of the type MGSConfig; got 'edit'"),
         ({"args": None}, r"of the type MGSConfig; got None"),
     ],

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import yaml
 
@@ -75,6 +77,15 @@ def test_a_choice_that_does_not_exist_names_the_nearest_that_does(make, option, 
     ("config_type", "options", "message"),
     [
         (MGSConfig, {"temperature": "warm"}, "temperature must be a number or 'auto', got 'warm'"),
+        (MGSConfig, {"temperature": -1}, "the temperature must be a number ≥ 0, .*; got -1"),
+        (MGSConfig, {"temperature": None}, "temperature must be a number or 'auto', got None"),
+        (MGSConfig, {"guides": "mel"}, "unknown guide 'mel': did you mean 'mle'"),
+        (MLEConfig, {"max_steps": 0}, "max_steps must be at least 1, or -1 to train for num_train_epochs; got 0"),
+        (MLEConfig, {"num_train_epochs": 0}, "num_train_epochs must be more than 0, got 0"),
+        (MLEConfig, {"eval_steps": 0}, "eval_steps must be more than 0, got 0"),
+        (MLEConfig, {"per_device_train_batch_size": 4}, "not used by these trainers: batch_tokens"),
+        (MLEConfig, {"auto_find_batch_size": True}, "not used by these trainers: batch_tokens"),
+        (MLEConfig, {"metric_for_best_model": "loss"}, "not used by these trainers: best_by"),
         (MGSConfig, {"mix": 1.5}, "mix .* between 0 and 1"),
         (MGSConfig, {"noise": -1.0}, "noise must be"),
         (MGSConfig, {"density": "exact", "noise": 0.0}, "exact density needs noise"),
@@ -135,6 +146,15 @@ def test_the_resolved_configuration_makes_the_same_one_again(make):
     first = make(MGSConfig, **library, lengths=[0.1, 0.3], temperature="auto", learning_rate=1e-3, max_steps=5, seed=3)
     assert MGSConfig(**first.resolved()).resolved() == first.resolved()
     assert first.resolved().items() >= library.items()
+
+
+def test_one_guide_and_one_length_are_given_as_they_are(make):
+    config = make(MGSConfig, guides="ends", lengths=0.3)
+    assert (config.guides, config.proposal_form().lengths) == (["ends"], (0.3,))
+
+
+def test_a_copy_with_another_seed_is_a_configuration(make):
+    assert dataclasses.replace(make(MGSConfig, best_by="edit"), seed=7).metric_for_best_model == "eval_edit"
 
 
 def test_a_run_needs_a_folder():

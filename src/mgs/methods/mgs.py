@@ -150,7 +150,8 @@ class MGS(Stateless):
         scored, rest = divided(batch, self.score_prefixes, self.score_apart)
         if self.score_apart and len(rest) < (self.guide_prefixes or 0) / 2:
             told = f"{self.guide_prefixes} rows for guides beside {self.score_prefixes} that score"
-            warnings.warn(f"batches are too small to have {told}: raise batch_tokens, or ask for fewer", stacklevel=2)
+            do = "raise batch_tokens if there are more data, or lower guide_prefixes and score_prefixes"
+            warnings.warn(f"batches are too small to have {told}: {do}", stacklevel=2)
         gradients, facts = self.centres(model, rest, key)  # Algorithm 1, line 3
         limits = self.budget.limits(model, scored)
         if limits and self.length_unit == "budget":

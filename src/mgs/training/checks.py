@@ -14,6 +14,15 @@ from mgs.errors import UserError
 from mgs.models import check_tokens, searched_parameters, window
 from mgs.models.likelihood import is_encoder_decoder
 
+#: Argument of the library's trainer that nothing here reads → what does its work.
+INSTEAD = {
+    "compute_metrics": "a cost is what evaluations compute beside their own figures",
+    "preprocess_logits_for_metrics": "a cost is what evaluations compute beside their own figures",
+    "compute_loss_func": "a cost is what is trained for",
+    "data_collator": "batch_tokens and by_length say how batches are made",
+    "model_init": "give the model itself",
+}
+
 
 def check_given(trainer: Any, model: Any, args: Any, others: Mapping[str, Any]) -> None:
     """Each argument is of its kind."""
@@ -27,6 +36,9 @@ def check_given(trainer: Any, model: Any, args: Any, others: Mapping[str, Any]) 
         )
     if not isinstance(args, trainer.config_type):
         raise UserError(f"{name} takes its options as `args`, of the type {config_type}; got {kind(args)}")
+    for unused in INSTEAD:
+        if others.get(unused) is not None:
+            raise UserError(f"{unused} is not used by these trainers: {INSTEAD[unused]}")
     tokenizer = others.get("processing_class")
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         got = "" if tokenizer is None else f", got {kind(tokenizer)}"

@@ -21,7 +21,7 @@ from mgs.methods.parts import SPLITS
 from mgs.methods.walk import Walk
 from mgs.ranks import connect, launched
 from mgs.search import ProposalForm, Temperature
-from mgs.training.ranges import check_ranges
+from mgs.training.ranges import check_ranges, check_unused
 from mgs.training.recipes import PAPER, RECIPES, with_recipes
 
 #: Figures that are better when they are greater. All others are costs.
@@ -123,6 +123,7 @@ class SequenceConfig(TrainingArguments):
         self.reports = self.report_to  # as given: the library makes a list of it
         given = {f: getattr(self, f.name) for f in fields(self) if f.init}
         self.changed = [f.name for f, value in given.items() if value not in (default_of(f), None, "", [])]
+        check_unused(self, self.changed)
         self.load_best_model_at_end = False  # set below: the library's check wants save_steps tied to eval_steps
         # Said to the library, or it would not connect processes, nor allow bf16.
         self.use_cpu |= not torch.accelerator.is_available()
@@ -231,9 +232,9 @@ class MGSConfig(SequenceConfig):
     log_base: bool = option(False, "Also decode with the current weights at every update, for the log.")
 
     def __post_init__(self) -> None:
+        self.guides = [self.guides] if isinstance(self.guides, str) else self.guides  # one may be given as it is
+        self.lengths = [self.lengths] if isinstance(self.lengths, (int, float)) else self.lengths
         super().__post_init__()
-        if self.num_candidates < 1:
-            raise UserError(f"num_candidates must be at least 1, got {self.num_candidates}")
         self.proposal_form()
         self.search_temperature()
         for guide in self.guides:
@@ -272,9 +273,10 @@ class MGSConfig(SequenceConfig):
         if str(self.temperature) == "auto":
             return Temperature(None, self.effective_share)
         try:
-            return Temperature(float(self.temperature))
-        except ValueError:
+            number = float(self.temperature)
+        except (TypeError, ValueError):
             raise UserError(f"temperature must be a number or 'auto', got {self.temperature!r}") from None
+        return Temperature(number)
 
 
 @dataclass

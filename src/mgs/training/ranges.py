@@ -1,8 +1,10 @@
-"""Which numbers the options of training may be: said before anything is loaded, instead of deep inside a run."""
+"""Which numbers the options of training may be, and which options of the library's are none here: said before anything
+is loaded, instead of deep inside a run or not at all."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from mgs.errors import UserError
@@ -53,6 +55,16 @@ RANGES: dict[str, tuple[float, float]] = {
     "risk_temperature": (0, math.inf),
     "baseline_decay": (0, 1),
 }
+#: Of those, the ones that may come near 0 but not be it.
+MORE_THAN_ZERO = ("num_train_epochs", "eval_steps")
+
+#: Option of the library's that nothing here reads → what does its work.
+INSTEAD = {
+    "per_device_train_batch_size": "batch_tokens says how large batches are",
+    "per_device_eval_batch_size": "evaluations decode as many rows at once as fit",
+    "auto_find_batch_size": "batch_tokens says how large batches are",
+    "metric_for_best_model": "best_by names the figure that tells the best evaluation",
+}
 
 
 def check_ranges(config: Any) -> None:
@@ -62,6 +74,19 @@ def check_ranges(config: Any) -> None:
         for number in given if isinstance(given, (list, tuple)) else [given]:
             if isinstance(number, (int, float)) and not (least <= number <= greatest and abs(number) < math.inf):
                 raise UserError(f"{name} must be {_allowed(least, greatest)}, got {number}")
+    for name in MORE_THAN_ZERO:
+        if getattr(config, name, None) == 0:
+            raise UserError(f"{name} must be more than 0, got 0")
+    if getattr(config, "max_steps", None) == 0:
+        raise UserError("max_steps must be at least 1, or -1 to train for num_train_epochs; got 0")
+
+
+def check_unused(config: Any, changed: Iterable[str]) -> None:
+    """None of these options was given; a copy of a configuration has the figure that it chose itself."""
+    chosen = f"eval_{config.best_by or config.own_best}"
+    for name in changed:
+        if name in INSTEAD and getattr(config, name) != chosen:
+            raise UserError(f"{name} is not used by these trainers: {INSTEAD[name]}")
 
 
 def _allowed(least: float, greatest: float) -> str:
