@@ -162,11 +162,13 @@ BAD = {
     "too few": (lambda h, r: [1.0], r"'mine' returned 1 values for 2 hypotheses"),
     "too many": (lambda h, r: [1.0] * 3, r"'mine' returned 3 values for 2 hypotheses"),
     "None": (lambda h, r: None, r"'mine' returned NoneType: return a number or one a sequence"),
+    "a dict": (lambda h, r: dict.fromkeys(range(len(h)), 1.0), r"'mine' returned dict: return a number or one a seq"),
+    "a set": (lambda h, r: {1.0, 2.0}, r"'mine' returned set: return a number or one a sequence"),
     "a string": (lambda h, r: "12", r"'mine' returned str: return a number or one a sequence"),
     "NaN in an array": (lambda h, r: np.array([1.0, math.nan]), r"'mine' returned nan for sequence 1: 'a dog'.*finite"),
     "words in an array": (lambda h, r: np.array(["1", "2"]), r"'mine' returned '1' for sequence 0, not a number"),
     "NaN for the corpus": (lambda h, r: math.nan, r"'mine' returned nan for the corpus: costs must be finite"),
-    "missing column": (lambda h, r, weight: [1.0, 1.0], r"'mine' raised TypeError: .*weight"),
+    "missing column": (lambda h, r, weight: [1.0, 1.0], r"'mine' asks for the column 'weight', .*\(there are: none\)"),
 }
 
 

@@ -10,7 +10,7 @@ import inspect
 import math
 import numbers
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,8 @@ class Cost:
         if isinstance(values, float):
             raise CostError(
                 f"the cost {self.name!r} gave one value for the whole corpus, but this method weights single "
-                "sequences: return one value a sequence, or use MGS with --guides mle, which takes both"
+                "sequences: return one value a sequence, or use MGS with guides mle (MGSTrainer, mgs train mgs), which "
+                "takes both"
             )
         return values
 
@@ -129,10 +130,11 @@ class Cost:
     def _call(
         self, hypotheses: Sequence[Text], references: Sequence[Text], columns: dict[str, Any]
     ) -> list[float] | float:
+        wanted = self._wanted(columns)
         try:
             # Lists of its own: a cost may well sort what it is given.
             with time_limit(self.seconds):
-                values = self.function(list(hypotheses), list(references), **_wanted(self.function, columns))
+                values = self.function(list(hypotheses), list(references), **wanted)
                 if isinstance(values, Iterator):
                     values = list(values)  # a generator raises only now
         except Late:
@@ -151,7 +153,7 @@ class Cost:
             values.close()  # or Python warns that nobody waited for it
         if isinstance(values, numbers.Real) or getattr(values, "ndim", None) == 0:
             return self._number(values)
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
             raise CostError(
                 f"the cost {self.name!r} returned {type(values).__name__}: return a number or one a sequence"
             )
@@ -161,6 +163,24 @@ class Cost:
         if len(listed) != len(hypotheses):
             raise CostError(f"the cost {self.name!r} returned {len(listed)} values for {len(hypotheses)} hypotheses")
         return [self._number(value, i, hypotheses[i]) for i, value in enumerate(listed)]
+
+    def _wanted(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """The columns that the function has parameters for; its first two are the hypotheses and the references."""
+        try:
+            parameters = list(inspect.signature(self.function).parameters.values())
+        except (TypeError, ValueError):  # built in C: no signature to look at
+            return {}
+        taken, free = {p.name for p in parameters[:2]}, {p.name: p for p in parameters[2:]}
+        needed = [
+            name for name, p in free.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+        if missing := [name for name in needed if name not in columns]:
+            raise CostError(
+                f"the cost {self.name!r} asks for the column {missing[0]!r}, which not every row of the dataset has "
+                f"(there are: {', '.join(columns) or 'none'})"
+            )
+        everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        return {name: values for name, values in columns.items() if name not in taken and (everything or name in free)}
 
     def _list(self, values: Iterable[Any]) -> list[Any]:
         try:
@@ -202,18 +222,6 @@ def _distinct(groups: Sequence[Sequence[Text]]) -> tuple[list[tuple[int, Text]],
         for group in groups
     ]
     return [(row, text) for row, _, _, text in numbers], places
-
-
-def _wanted(function: CostFunction, columns: dict[str, Any]) -> dict[str, Any]:
-    """The columns that the function has parameters for; its first two are the hypotheses and the references."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # built in C: no signature to look at
-        return {}
-    taken, free = {parameter.name for parameter in parameters[:2]}, {parameter.name for parameter in parameters[2:]}
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        free |= set(columns)
-    return {name: values for name, values in columns.items() if name in free - taken}
 
 
 def _place(row: int | None, hypothesis: Text | None) -> tuple[str, str]:
