@@ -85,6 +85,12 @@ def test_a_tokenizer_without_padding_pads_with_eos(tmp_path, tokenizer):
     assert load_tokenizer(str(tmp_path)).pad_token_id == tokenizer.eos_token_id
 
 
+def test_a_model_without_a_tokenizer_is_told_to_name_one(tmp_path, gpt2):
+    gpt2.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"there is no tokenizer in .*: name one with --tokenizer"):
+        load_tokenizer(str(tmp_path))
+
+
 @pytest.fixture
 def released():
     """GPT-2's two files for a vocabulary of six types and three merges."""

@@ -23,6 +23,7 @@ from transformers import (
 from mgs.data.hub import work_offline_if_unreachable
 from mgs.data.sources import OPENERS
 from mgs.errors import UserError, first_line, unknown
+from mgs.models.adapter import adapted, load_adapter
 from mgs.models.translation import TRANSLATION_PRESETS, new_translation_model
 
 SMALL = Path(__file__).parent / "small"  # weights shipped with the package
@@ -47,6 +48,8 @@ def load_model(
         if tokenizer is None:
             raise UserError(f"model {name!r} starts from random weights and needs a tokenizer: name one")
         return new_model(name.removeprefix("new:"), tokenizer)
+    if (base := adapted(name)) is not None:
+        return load_adapter(name, load_model(base, tokenizer, trust_remote_code))
     path, options = _where(name)
     try:
         safe = _unpacked() if "gguf_file" in options else {"use_safetensors": True}  # nothing that unpickles
@@ -96,12 +99,17 @@ def new_model(preset: str, tokenizer: PreTrainedTokenizerBase) -> PreTrainedMode
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model, or one in a folder; also GPT-2's own `encoder.json` and `vocab.bpe`."""
+    base = adapted(name)
+    if base is not None and not (Path(name) / "tokenizer_config.json").exists():
+        name = base
     try:
         tokenizer: PreTrainedTokenizerBase | None = _released_bpe(Path(name))
         if tokenizer is None:
             path, options = _where(name)
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code, **options)
             tokenizer("tried once")  # some broken ones fail only when they are used
+            if len(tokenizer) <= len({*tokenizer.all_special_ids}):  # the library makes one of nothing
+                raise UserError(f"there is no tokenizer in {name!r}: name one with --tokenizer")
             if "gguf_file" in options:
                 _end_as_in(Path(name), tokenizer)
     except UserError:
