@@ -63,6 +63,7 @@ def test_a_run_is_asked_about_what_it_was_trained_on(call, small_run, here):
     small = ("--examples", 3, "--max_new_tokens", 10)
     own = call("evaluate", "--model", "run", *small).out
     assert "sentences.txt@valid#3|context:4|decoder:beam-2|cap:10" in own
+    assert "sentences.txt@valid#3|context:4" in call("evaluate", "--model", "run/checkpoint-2", *small).out
     assert (
         "@test#3|context:4|decoder:greedy"
         in call("evaluate", "--model", "run", "--split", "test", "--decoder", "greedy", *small).out

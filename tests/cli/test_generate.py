@@ -22,6 +22,22 @@ def test_a_prompt_is_continued(tmp_path, flags):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_belongs_to_no_option_is_a_prompt(call, flags):
+    named = call("generate", *flags, "--prompt", "The cat", "Our teacher").out
+    assert call("generate", "The cat", *flags, "Our teacher").out == named
+    assert named.count("▸") == 2
+
+
+def test_a_run_continues_what_it_was_trained_on_with_its_own_decoder(call, small_run, here):
+    assert call("train", "mle", *small_run, "--decoder", "beam-2", "--out", "run").code == 0
+    small = ("--num", 2, "--max_new_tokens", 5)
+    data = small_run[small_run.index("--data") + 1]
+    told = call("generate", "--model", "run", "--data", data, "--context", 4, "--decoder", "beam-2", *small).out
+    assert told.count("▸") == 2
+    assert call("generate", "--model", "run", *small).out == told
+    assert call("generate", "--model", "run/checkpoint-2", *small).out == told
+
+
 def test_prompts_come_from_standard_input(call, flags, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("The cat\nOur teacher\n"))
     answer = call("generate", *flags, "--prompt", "-")

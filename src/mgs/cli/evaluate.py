@@ -55,7 +55,7 @@ def evaluate(argv: Sequence[str]) -> None:
         (ModelOptions, DataOptions, EvaluateOptions), "mgs evaluate", "Decode held-out data and print the figures."
     )
     models, data, options = parser.parse(argv)
-    run = Path(models.model) / CONFIGURATION
+    run = configuration_of(models.model)
     told = read_yaml(str(run)) if data.data is None and run.is_file() else {}
     held_out = told.get("eval_data")  # with it, all of the data was trained on
     if told:
@@ -89,6 +89,12 @@ def evaluate(argv: Sequence[str]) -> None:
     if options.outputs:
         lines = output_lines(tokenizer, examples, result.hypotheses, None, len(examples))
         write_lines(Path(options.outputs), lines)
+
+
+def configuration_of(model: str) -> Path:
+    """Where the options of a run are kept, of whose folder or checkpoint this is the name."""
+    folder = Path(model)
+    return (folder.parent if folder.name.startswith("checkpoint-") else folder) / CONFIGURATION
 
 
 def check_scorer(scorer: PreTrainedModel | None, model: PreTrainedModel, longest: int) -> None:

@@ -1,14 +1,18 @@
-"""`mgs generate`: continue prefixes or translate, from the command line, from a file, or held-out ones of the data."""
+"""`mgs generate`: continue prefixes or translate, from the command line, from a file, or held-out ones of the data. Of
+a run, the data and the decoder are what it was trained with."""
 
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mgs.cli.arguments import Parser
+from mgs.cli.arguments import Parser, read_yaml
+from mgs.cli.evaluate import OF_A_RUN, configuration_of
 from mgs.data import CONTEXT
 from mgs.data.completion import end_of_sequence, marks_spaces
 from mgs.decoding import Decoder
@@ -25,8 +29,10 @@ from mgs.training.config import option
 class GenerateOptions:
     """What to continue, and how."""
 
-    prompt: list[str] = option([], "Texts to continue or translate; - reads them from standard input, one a line.")
-    num: int = option(3, "Without --prompt: how many held-out prefixes to continue.")
+    prompt: list[str] = option(
+        [], "Texts to continue or translate, --prompt itself left out or not; - reads standard input, one a line."
+    )
+    num: int = option(3, "Without a prompt: how many held-out prefixes to continue.")
     decoder: str = option("greedy", "Decoding algorithm: greedy, beam-N, or sample[,top_k=..,top_p=..,temperature=..].")
     max_new_tokens: int = option(100, "Decoding cap.")
     context: int = option(CONTEXT, "Tokens of each held-out sequence that are given.")
@@ -36,9 +42,24 @@ class GenerateOptions:
         at_least(1, num=self.num, max_new_tokens=self.max_new_tokens)
 
 
+class PromptParser(Parser):
+    """What belongs to no option is a prompt."""
+
+    def parse_known_args(self, *given: Any) -> tuple[Namespace, list[str]]:  # type: ignore[override]
+        found, left = super().parse_known_args(*given)
+        prompts = [argument for argument in left if argument == "-" or not argument.startswith("-")]
+        found.prompt = [*found.prompt, *prompts]
+        return found, [argument for argument in left if argument not in prompts]
+
+
 def generate(argv: Sequence[str]) -> None:
-    parser = Parser((ModelOptions, DataOptions, GenerateOptions), "mgs generate", "Continue prefixes, or translate.")
+    types = (ModelOptions, DataOptions, GenerateOptions)
+    parser = PromptParser(types, "mgs generate", "Continue prefixes, or translate.")
     models, data, options = parser.parse(argv)
+    run = configuration_of(models.model)
+    if data.data is None and run.is_file():
+        known = {name: value for name, value in read_yaml(str(run)).items() if name in OF_A_RUN}
+        models, data, options = parser.parse(argv, parser.from_mapping(known))
     decoder = Decoder.parse(options.decoder)
     model, tokenizer = models.load()
     data.check_task(model)
