@@ -48,8 +48,10 @@ def unknown(kind: str, given: object, allowed: Iterable[str]) -> UserError:
 
     >>> str(unknown("cost", "edti", ["edit", "lm"]))
     "unknown cost 'edti': did you mean 'edit'? (allowed: edit, lm)"
+    >>> str(unknown("cost", "xyz", ["edit", "lm"]))
+    "unknown cost 'xyz' (allowed: edit, lm)"
     """
     names = [str(name) for name in allowed]
     near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return UserError(f"unknown {kind} {str(given)!r}: {hint}(allowed: {', '.join(names) or 'nothing'})")
+    hint = f": did you mean '{near[0]}'?" if near else ""
+    return UserError(f"unknown {kind} {str(given)!r}{hint} (allowed: {', '.join(names) or 'nothing'})")

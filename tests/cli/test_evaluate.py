@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mgs.cli.evaluate import last_parts
 from mgs.metrics import COLUMNS
 
 
@@ -36,6 +37,11 @@ def test_the_same_figures_from_the_same_command_and_others_from_another_decoder(
     assert "seed:0" in sampled["signature"]
 
 
+def test_of_a_long_path_the_table_shows_the_end():
+    assert last_parts("/somewhere/far/down/many/folders/runs/edit/") == "…/runs/edit"
+    assert [last_parts(name) for name in ("runs/edit", "human", "x" * 40)] == ["runs/edit", "human", "x" * 40]
+
+
 def test_a_model_of_another_vocabulary_has_no_lm_columns_by_default(call, flags):
     assert call("evaluate", *flags, "--json", "figures.json").code == 0
     rows = json.loads(Path("figures.json").read_text())["rows"]
@@ -51,6 +57,8 @@ def test_a_model_of_another_vocabulary_has_no_lm_columns_by_default(call, flags)
         (["--scorer", "./nowhere"], "no such model folder"),
         (["--data", "nowhere.txt"], "no such data file"),
         (["--exmaples", "3"], "unknown option 'exmaples': did you mean 'examples'?"),
+        (["--json", "nowhere/figures.json"], "cannot write to 'nowhere/figures.json'"),
+        (["--outputs", "nowhere/outputs.jsonl"], "cannot write to 'nowhere/outputs.jsonl'"),
         (["--max_new_tokens", "many"], "invalid int value: 'many'"),
     ],
 )

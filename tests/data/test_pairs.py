@@ -96,7 +96,7 @@ FOLDERS = {
     "all": ("all", "de-en", r"is a folder: say which split to read \(train, valid or test\), or name two files"),
     "unknown split": ("dev", "de-en", r"unknown split 'dev'.*allowed: train, valid, test, all"),
     "no languages": ("train", None, r"needs languages, such as 'de-en'"),
-    "missing language": ("train", "de-it", r"unknown language in .* 'it': .*\(allowed: de, en, fr\)"),
+    "missing language": ("train", "de-it", r"unknown language in .* 'it' \(allowed: de, en, fr\)"),
     "not two": ("train", "de", r"languages 'de' are not a source and a target: give them as in 'de-en'"),
     "three": ("train", "de-en-fr", r"languages 'de-en-fr' are not"),
     "twice the same": ("train", "de-de", r"languages 'de-de' are not"),

@@ -47,7 +47,7 @@ def test_a_dataset_has_a_translation_column_or_one_a_language(hub):
 HUB = {
     "no such dataset": ("nobody/nothing", "de-en", r"unknown data 'nobody/nothing'.*hub says: .* exist on the Hub$"),
     "no languages": ("some/pairs", None, r"'some/pairs' needs languages"),
-    "missing language": ("some/pairs", "de-fr", r"unknown language in dataset some/pairs 'fr': .*allowed: de, en\)"),
+    "missing language": ("some/pairs", "de-fr", r"unknown language in dataset some/pairs 'fr' .*allowed: de, en\)"),
     "missing column": (
         "some/columns",
         "de-fr",

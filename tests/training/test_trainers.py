@@ -362,6 +362,11 @@ def test_training_stops_when_patience_ends_and_keeps_the_best(
         assert_same_weights(trainer.model, load_model(str(tmp_path / "checkpoint-2")))
 
 
+def test_where_no_bars_are_wanted_writing_shows_none(make_trainer, tmp_path, capfd):
+    make_trainer("mle", tmp_path, max_steps=1, eval_strategy="no", disable_tqdm=True).train()
+    assert "Writing" not in capfd.readouterr().err
+
+
 # -- mistakes -------------------------------------------------------------------------------------------------------
 
 

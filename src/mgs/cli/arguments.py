@@ -184,7 +184,7 @@ def _take(flags: list[str], name: str) -> tuple[list[str], str | None]:
 def _nearest(given: str, names: list[str]) -> UserError:
     """As `unknown`, but without listing several hundred names."""
     message = str(unknown("option", given.split("=")[0].lstrip("-"), names))
-    return UserError(message.split(" (allowed:")[0].rstrip(":") + " (see --help, or --help-all for all of them)")
+    return UserError(message.split(" (allowed:")[0] + " (see --help, or --help-all for all of them)")
 
 
 def _as_flags(name: str, value: Any, kind: str) -> list[str]:

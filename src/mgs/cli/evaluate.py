@@ -48,6 +48,7 @@ class EvaluateOptions:
         at_least(0, examples=self.examples)
         at_least(1, max_new_tokens=self.max_new_tokens)
         check_output(self.json)
+        check_output(self.outputs)
 
 
 def evaluate(argv: Sequence[str]) -> None:
@@ -83,12 +84,17 @@ def evaluate(argv: Sequence[str]) -> None:
         check_scorer(scorer, model, max(map(len, examples)))
         result = evaluate_completion(model, tokenizer, examples, decoder, scorer, cap, options.seed)
         rows = {models.model: result.figures, "human": human_figures(tokenizer, examples, scorer)}
-    figures_table(rows, result.signature)
+    figures_table({last_parts(name): figures for name, figures in rows.items()}, result.signature)
     if options.json:
         Path(options.json).write_text(json.dumps({"signature": result.signature, "rows": rows}, indent=2) + "\n")
     if options.outputs:
         lines = output_lines(tokenizer, examples, result.hypotheses, None, len(examples))
         write_lines(Path(options.outputs), lines)
+
+
+def last_parts(name: str) -> str:
+    """Of a long path only the end, which tells models apart: figures need the room."""
+    return name if len(name) <= 30 else "…/" + "/".join(name.rstrip("/").split("/")[-2:]) if "/" in name else name
 
 
 def configuration_of(model: str) -> Path:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
+from transformers.utils import logging
 
 from mgs.training.checkpoints import replace_text
 
@@ -28,6 +31,19 @@ class Bar(ProgressCallback):
         self.latest |= {name: f"{logs[name]:.4g}" for name in SHOWN if isinstance(logs.get(name), (int, float))}
         if self.training_bar is not None:
             self.training_bar.set_postfix(self.latest)
+
+
+@contextmanager
+def without_bars(quiet: bool | None) -> Iterator[None]:
+    """Where no bars are wanted, none of what the library writes meanwhile."""
+    quiet = quiet and logging.is_progress_bar_enabled()
+    if quiet:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if quiet:
+            logging.enable_progress_bar()
 
 
 class UpdateLog(TrainerCallback):

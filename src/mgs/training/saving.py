@@ -20,7 +20,7 @@ from transformers.trainer_callback import ExportableState
 from mgs.errors import UpdateError, UserError
 from mgs.methods import Method
 from mgs.training.averaging import Average
-from mgs.training.callbacks import UpdateLog
+from mgs.training.callbacks import UpdateLog, without_bars
 from mgs.training.checkpoints import (
     ASIDE,
     FILES,
@@ -163,7 +163,7 @@ class SavingTrainer(TogetherTrainer):
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        with self.average.in_place():
+        with self.average.in_place(), without_bars(self.args.disable_tqdm):
             super()._save(output_dir, state_dict)
         (Path(output_dir or self.folder) / "training_args.bin").unlink(missing_ok=True)  # a pickle; mgs.yaml says more
 
