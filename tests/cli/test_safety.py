@@ -61,10 +61,14 @@ def test_a_pickle_beside_weights_is_left_alone(call, copied):
 
 
 def test_a_pickle_as_an_adapter_is_refused_unread(refused, copied):
-    spoil(copied / "adapter_model.bin")
-    config = {"peft_type": "LORA", "r": 2, "target_modules": ["c_attn"], "base_model_name_or_path": "copied"}
-    (copied / "adapter_config.json").write_text(json.dumps(config))
-    assert "cannot load model 'copied'" in refused("generate", "--model", copied, "--prompt", "the")
+    adapter = Path("adapter")
+    adapter.mkdir()
+    spoil(adapter / "adapter_model.bin")
+    config = {"peft_type": "LORA", "r": 2, "target_modules": ["c_attn"], "base_model_name_or_path": str(copied)}
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    said = refused("generate", "--model", adapter, "--tokenizer", copied, "--prompt", "the")
+    assert "only safetensors are read" in said
+    assert not Path("pwned").exists()
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
