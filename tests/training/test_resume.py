@@ -5,8 +5,9 @@ import math
 import pytest
 from transformers import TrainerCallback
 
-from mgs.errors import CostError
+from mgs.errors import CostError, UserError
 from mgs.training import newest_checkpoint
+from mgs.training.checkpoints import checkpoints
 
 
 class Kill(TrainerCallback):
@@ -143,6 +144,14 @@ def test_a_checkpoint_cut_off_by_the_kill_is_passed_over(make_trainer, assert_sa
     resumed.train(resume_from_checkpoint=True)
     assert_same_weights(straight.model, resumed.model)
     assert log_of(tmp_path / "straight") == log_of(tmp_path / "cut")
+
+
+@pytest.mark.parametrize("name", ["chekpoint-2", "checkpoint-1", "last"])
+def test_going_on_from_where_there_is_no_checkpoint_deletes_none(make_trainer, tmp_path, name):
+    make_trainer("mgs", tmp_path, max_steps=4, save_steps=2, eval_strategy="no").train()
+    with pytest.raises(UserError, match=r"no whole checkpoint: .* is missing \(in .*: checkpoint-2, checkpoint-4\)"):
+        make_trainer("mgs", tmp_path, max_steps=6, eval_strategy="no").train(str(tmp_path / name))
+    assert [path.name for path in checkpoints(tmp_path)] == ["checkpoint-2", "checkpoint-4"]
 
 
 def test_resuming_where_nothing_is_starts(make_trainer, assert_same_weights, tmp_path):

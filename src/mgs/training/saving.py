@@ -84,6 +84,9 @@ class SavingTrainer(TogetherTrainer):
         tidy(self.folder)
         start = checkpoint_to_resume(self.folder) if resume is True else Path(resume) if resume else None
         found = checkpoints(self.folder)
+        if start is not None and (why := damage(start)) is not None:  # before anything is deleted
+            there = ", ".join(path.name for path in found) or "none"
+            raise UserError(f"{start} is no whole checkpoint: {why} (in {self.folder}: {there})")
         if found and start is None:
             warnings.warn(
                 f"starting anew deletes {len(found)} checkpoints in {self.folder}, up to {found[-1].name}: to go on "
@@ -176,8 +179,6 @@ class SavingTrainer(TogetherTrainer):
         """As little as was kept."""
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        if (why := damage(Path(resume_from_checkpoint))) is not None:
-            raise UserError(f"{resume_from_checkpoint} is no whole checkpoint: {why}")
         try:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
             self.average.load(Path(resume_from_checkpoint))
