@@ -114,8 +114,7 @@ def curves(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     for name, title, some in watched:
         lines = [(runs.index(run), watched_curve(run, name)) for run in some]
         found = levels(name, some, runs)
-        more = ", on all examples" if any("watched" in run.settings for run in some) else ""
-        note = meanings_of(runs).get(name, "what training minimises") + f"; dotted: the start{more}" * bool(found)
+        note = meanings_of(runs).get(name, "what training minimises") + "; dotted: the start" * bool(found)
         panels.append(panel(title, note, lines, found))
     for name, (title, note) in UPDATES.items():
         for cost in costs if name in OF_COST else [None]:
@@ -141,12 +140,14 @@ def watched_curve(run: RunFolder, name: str) -> list[tuple[float, float]]:
 
 
 def levels(name: str, some: Sequence[RunFolder], runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Where runs of a study began: what was measured of the runs they go on from."""
+    """Where runs of a study began: what was measured of the runs they go on from, if that was on the same examples."""
     found: dict[int, float] = {}
     for run in some:
         figure = run.cost if name == "cost" else name
         for start in runs if watched_curve(run, name) else ():
-            if not run.goes_on_from(start) or run.decoder("valid") != start.decoder("valid"):
+            if "watched" in run.settings or not run.goes_on_from(start):
+                continue
+            if run.decoder("valid") != start.decoder("valid"):
                 continue
             value = start.figures().get("valid", {}).get(figure or "")
             if value is not None and math.isfinite(value) and not (name == "cost" and figure in SCORES):
