@@ -212,7 +212,7 @@ def test_in_a_study_a_row_is_compared_with_the_run_it_goes_on_from(tmp_path):
     assert start["cells"][0]["change"] is None
     assert end["cells"][0]["change"]["text"] == "−60.0%"
     assert (start["paper"], end["paper"]) == ("MLE", "MGS-LM")
-    found[1].record["settings"]["watched"] = 100  # curves are of other examples than what was measured of the start
+    found[1].settings["watched"] = 100  # curves are of other examples than what was measured of the start
     assert not any(panel["levels"] for panel in contents(found)["curves"])
 
 
