@@ -64,7 +64,7 @@ def train(argv: Sequence[str]) -> None:
         raise unknown("method", method, METHODS)
     config_type, trainer_type = METHODS[method]
     parser = Parser(
-        (ModelOptions, DataOptions, RunOptions, config_type), f"mgs train {method}", SUMMARY.format(name=method)
+        (ModelOptions, DataOptions, RunOptions, config_type), f"mgs train {method}", SUMMARY.format(name=method.upper())
     )
     models, data, run, config = parser.parse(argv[1:], ["--output_dir", f"runs/{method}"])
     given = load_cost(run.cost) if run.cost else None  # a wrong name is said before a model is loaded
