@@ -68,6 +68,15 @@ def test_cost_and_perplexity_over_the_share_of_mle(mixing, tmp_path, drawn):
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_costs_that_no_run_is_done_for_have_no_panel(mixing, tmp_path):
+    widths = []
+    for run in sorted(mixing.runs, key=lambda run: run.cost == "edit"):
+        finish(mixing, run, tmp_path, lm=COST[run.row], edit=0.5, perplexity=20.0)
+        FIGURES["mixing share"](mixing, tmp_path, tmp_path / "f.png")
+        widths.append(int.from_bytes((tmp_path / "f.png").read_bytes()[16:20], "big"))
+    assert widths == [750] * 5 + [1500]
+
+
 def test_cost_over_temperature_is_in_order_and_leaves_auto_to_a_level(temperature, tmp_path, drawn):
     for run, cost in zip(temperature.runs, (5.0, 3.0, 4.0, 2.0), strict=True):
         finish(temperature, run, tmp_path, lm=cost)

@@ -66,9 +66,11 @@ def cost_over_temperature(study: Study, out: Path, file: Path) -> None:
 def over_mixing_share(study: Study, out: Path, file: Path) -> None:
     """Task cost (solid) and perplexity (dashed) over the share of batches that MLE takes; MGS, which mixes nothing in,
     as a level."""
-    figure, places = panels(2, "share of MLE", "")
     found = records(study, out)
-    for axes, (name, cost) in zip(places, COSTS.items(), strict=True):
+    done = {run.cost for run in study.runs if found[run.row]}
+    costs = {name: cost for name, cost in COSTS.items() if cost in done} or COSTS
+    figure, places = panels(len(costs), "share of MLE", "")
+    for axes, (name, cost) in zip(places, costs.items(), strict=True):
         right = axes.twinx()
         for method, hue in (("mrt", "#d95f02"), ("pg", "#7b3294"), ("mgs", "#1f77b4")):
             for place, column, dash in ((axes, cost, "-"), (right, "perplexity", "--")):
